@@ -1,0 +1,192 @@
+"""Residuals and blocks of rows: the only place that batches.
+
+A row is the gradient of a condition's residual in theta. Rows are scaled by sqrt(weight / n), so that
+|A theta - b|^2 is the weighted sum of mean squares, and one definition of the loss serves both levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ifef.calculus import float64
+from ifef.checks import columns
+from ifef.features import Features, make_fields, unknown_sizes
+from ifef.problem import Problem, Unknown
+
+CHUNK = 256
+"""Points differentiated at once: derivatives of all features live only for one chunk."""
+
+
+class Data(eqx.Module):
+    """What a loss needs: per condition an operator, points (n, dim), targets (n,), and whether it is an equation.
+
+    Operators travel as pytrees, so that numbers inside a `Partial` are traced and not compiled in.
+    """
+
+    problem: Any = eqx.field(static=True)
+    equations: tuple[str, ...] = eqx.field(static=True)
+    operators: dict[str, Any]
+    points: dict[str, jax.Array]
+    targets: dict[str, jax.Array]
+
+    def count(self, key: str) -> int:
+        """Return the number of real rows of a condition: a complex one has two a point."""
+        return self.points[key].shape[0] * (2 if jnp.iscomplexobj(self.targets[key]) else 1)
+
+
+def make_data(problem: Problem, points: Mapping[str, np.ndarray]) -> Data:
+    """Evaluate the targets, outside of tracing, and move everything to the device in float64."""
+    targets = problem.targets(points)
+    complex_rows = any(unknown.complex for unknown in problem.unknowns)
+    with float64():
+        return Data(
+            (problem.domain, problem.unknowns),
+            tuple(key for key, condition in problem.conditions.items() if condition.is_equation),
+            {key: _traced(problem.conditions[key].operator) for key in points},
+            {key: jnp.asarray(rows) for key, rows in points.items()},
+            {key: jnp.asarray(values, dtype=complex if complex_rows else None) for key, values in targets.items()},
+        )
+
+
+def _traced(operator: Any) -> Any:
+    """Make the numbers held by an operator arrays, so that another value does not compile anew."""
+    floating = lambda leaf: isinstance(leaf, (float, complex, np.floating, np.ndarray))  # noqa: E731
+    return jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf) if floating(leaf) else leaf, operator)
+
+
+def _components(value: jax.Array, is_complex: bool) -> jax.Array:
+    """Give real and imaginary parts as separate rows."""
+    return jnp.stack([jnp.real(value), jnp.imag(value)]) if is_complex else jnp.real(value)[None]
+
+
+def _residual_at(features: Features, data: Data, key: str, theta: jax.Array, row: jax.Array, target: Any) -> jax.Array:
+    """Residual of one condition at one point, (1,) or (2,)."""
+    domain, unknowns = data.problem
+    fields = make_fields(features, unknowns, theta)
+    point = columns(domain, row[None])
+    point = type(point)(*(value[0] for value in point))
+    value = jnp.asarray(data.operators[key](*fields, point)) - target
+    return _components(value, jnp.iscomplexobj(data.targets[key]))
+
+
+def residuals(features: Features, data: Data, theta: jax.Array, *, remat: bool = False) -> dict[str, jax.Array]:
+    """Unscaled residuals operator(u) - target by condition, (rows,).
+
+    `remat` recomputes each chunk in the backward pass: the upper level's gradient then needs memory for one chunk.
+    """
+    result = {}
+    for key, rows in data.points.items():
+
+        def one(pair: tuple[jax.Array, jax.Array], key: str = key) -> jax.Array:
+            return _residual_at(features, data, key, theta, *pair)
+
+        body = jax.checkpoint(one) if remat else one
+        values = jax.lax.map(body, (rows, data.targets[key]), batch_size=min(CHUNK, rows.shape[0]))
+        result[key] = values.reshape(-1)
+    return result
+
+
+def loss(residual: Mapping[str, jax.Array], weights: Mapping[str, Any]) -> jax.Array:
+    """Weighted sum over the conditions of the mean squared residual."""
+    return sum((weights[key] * jnp.mean(jnp.square(values)) for key, values in residual.items()), jnp.zeros(()))
+
+
+def condition_rows(features: Features, data: Data, key: str, theta: jax.Array) -> jax.Array:
+    """Unscaled rows and right-hand side of one condition at theta, (rows, columns + 1).
+
+    For an affine condition the right-hand side is target - operator(0) whatever theta is; for a nonlinear one the
+    rows are Gauss-Newton's, in terms of the new theta itself rather than of a step.
+    """
+
+    def one(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
+        def residual(coefficients: jax.Array) -> jax.Array:
+            return _residual_at(features, data, key, coefficients, *pair)
+
+        value, pullback = jax.vjp(residual, theta)
+        gradient = jax.vmap(lambda unit: pullback(unit)[0])(jnp.eye(value.shape[0], dtype=value.dtype))
+        return jnp.concatenate([gradient, (gradient @ theta - value)[:, None]], axis=1)
+
+    rows = data.points[key]
+    block = jax.lax.map(one, (rows, data.targets[key]), batch_size=min(CHUNK, rows.shape[0]))
+    return block.reshape(-1, block.shape[-1])
+
+
+def row_scales(data: Data, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Give sqrt(weight / n) by condition."""
+    return {key: jnp.sqrt(jnp.asarray(weights[key]) / data.count(key)) for key in data.points}
+
+
+def system(features: Features, data: Data, theta: jax.Array, scales: Mapping[str, Any]) -> jax.Array:
+    """All rows, scaled, with the right-hand side as last column: [A b]."""
+    return jnp.concatenate([scales[key] * condition_rows(features, data, key, theta) for key in data.points])
+
+
+def value_rows(features: Features, unknowns: tuple[Unknown, ...], coordinates: jax.Array) -> jax.Array:
+    """Rows that give the values of the unknowns at points (n, dim), (n x components, columns)."""
+    blocks = []
+    for index, unknown in enumerate(unknowns):
+        zeros = jnp.zeros(len(coordinates), dtype=complex if unknown.complex else None)
+        pick = {"value": jax.tree_util.Partial(_pick, index)}
+        data = Data((features.domain, unknowns), (), pick, {"value": coordinates}, {"value": zeros})
+        theta = jnp.zeros(num_columns(features, data))
+        blocks.append(condition_rows(features, data, "value", theta)[:, :-1])
+    return jnp.concatenate(blocks)
+
+
+def _pick(index: int, *arguments: Any) -> Any:
+    return arguments[index](arguments[-1])
+
+
+@eqx.filter_jit
+def _scale_parts(features: Features, data: Data) -> dict[str, tuple[jax.Array, jax.Array]]:
+    theta = jnp.zeros(num_columns(features, data))
+    parts = {}
+    for key in data.points:
+        block = condition_rows(features, data, key, theta)
+        sizes = jnp.sqrt(jnp.mean(jnp.square(block[:, :-1]), axis=0))
+        sizes = jnp.where(sizes > 0, sizes, jnp.nan)
+        parts[key] = jnp.sqrt(jnp.mean(jnp.square(block[:, -1]))), jnp.nanmedian(sizes)
+    return parts
+
+
+def condition_scales(features: Features, data: Data) -> dict[str, float]:
+    """Size of each condition: that of target - operator(0), or of a typical row where that is zero.
+
+    The rest of an affine operator counts as source, so that a source behaves the same on either side of the equation.
+    """
+    few = {key: np.linspace(0, len(rows) - 1, min(len(rows), CHUNK)).astype(int) for key, rows in data.points.items()}
+    points = {key: data.points[key][chosen] for key, chosen in few.items()}
+    targets = {key: data.targets[key][chosen] for key, chosen in few.items()}
+    with float64():
+        parts = _scale_parts(features, Data(data.problem, data.equations, data.operators, points, targets))
+    scales = {}
+    for key, (source, row) in jax.device_get(parts).items():
+        typical = float(row) if np.isfinite(row) and row > 0 else 1.0
+        large = np.isfinite(source) and source > 1e-6 * typical
+        scales[key] = float(source) if large else typical
+    return scales
+
+
+def num_columns(features: Features, data: Data) -> int:
+    """Return the number of coefficients."""
+    return sum(unknown_sizes(features, data.problem[1]))
+
+
+def num_rows(data: Data) -> int:
+    """Return the number of real rows."""
+    return sum(data.count(key) for key in data.points)
+
+
+def row_blocks(data: Data, block: int) -> Iterator[Data]:
+    """Split the points of every condition into parts of at most `block` points."""
+    for key, rows in data.points.items():
+        for start in range(0, rows.shape[0], block):
+            part = slice(start, start + block)
+            operators = {key: data.operators[key]}
+            yield Data(data.problem, data.equations, operators, {key: rows[part]}, {key: data.targets[key][part]})

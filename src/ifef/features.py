@@ -1,0 +1,239 @@
+"""The basis at one point: a backbone, Fourier features on its last hidden layer, and psi = fourier after backbone."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ifef.calculus import Field, Point, float64
+from ifef.domain import Box, point_type
+from ifef.problem import Problem, Unknown
+from ifef.sampling import generator
+
+Initialisation = Literal["glorot", "torch"]
+
+
+class MLP(eqx.Module):
+    """The hidden layers h_omega: tanh after every affine map; the last hidden layer is the output."""
+
+    weights: tuple[jax.Array, ...]
+    biases: tuple[jax.Array, ...]
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Evaluate h at one scaled point (n,), giving (p,)."""
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            x = jnp.tanh(weight @ x + bias)
+        return x
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+        return tuple(weight.shape[0] for weight in self.weights)
+
+
+class Identity(eqx.Module):
+    """No backbone: h(x) = x, Fourier features of the scaled inputs themselves."""
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Give the point back."""
+        return x
+
+
+def mlp(
+    dimension: int, widths: Sequence[int], *, seed: int = 0, initialisation: Initialisation = "glorot"
+) -> MLP | Identity:
+    """Make a tanh network by seed. "torch" is PyTorch's default, uniform in 1/sqrt(fan in), biases too.
+
+    Plain NumPy draws, so that a seed means the same network on every machine and JAX version.
+    """
+    for width in widths:
+        if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1:
+            raise ValueError(f"widths={tuple(widths)!r}: every hidden width must be a whole number of at least 1.")
+    if initialisation not in ("glorot", "torch"):
+        raise ValueError(f"initialisation={initialisation!r}: choose 'glorot' or 'torch'.")
+    if not widths:
+        return Identity()
+    rng = generator(seed, "backbone", initialisation)
+    weights, biases = [], []
+    for fan_in, fan_out in zip((dimension, *widths), widths, strict=False):
+        if initialisation == "glorot":
+            weights.append(rng.normal(0.0, math.sqrt(2.0 / (fan_in + fan_out)), (fan_out, fan_in)))
+            biases.append(np.zeros(fan_out))
+        else:
+            bound = 1.0 / math.sqrt(fan_in)
+            weights.append(rng.uniform(-bound, bound, (fan_out, fan_in)))
+            biases.append(rng.uniform(-bound, bound, fan_out))
+    with float64():
+        return MLP(tuple(map(jnp.asarray, weights)), tuple(map(jnp.asarray, biases)))
+
+
+class Features(eqx.Module):
+    """A basis psi at one point, shared by all unknowns: functions of the last hidden layer h of a backbone.
+
+    h is taken at the point scaled to [-1, 1] per axis. The trainable part omega is the backbone.
+    """
+
+    backbone: eqx.AbstractVar[Callable[[Any], jax.Array]]
+    domain: eqx.AbstractVar[Box]
+
+    @abc.abstractmethod
+    def __call__(self, p: Point) -> jax.Array:
+        """Evaluate psi at a point, (size,)."""
+
+    def scaled(self, p: Point) -> jax.Array:
+        """Scale the point to [-1, 1] per axis: conditioning and the meaning of sigma do not depend on units."""
+        lows, highs = np.array(self.domain.lows), np.array(self.domain.highs)
+        x = jnp.stack([jnp.asarray(value, dtype=jnp.result_type(float)) for value in p])
+        return (2.0 * x - (lows + highs)) / (highs - lows)
+
+    def hidden(self, p: Point) -> jax.Array:
+        """Last hidden layer h at a point, (p,)."""
+        return self.backbone(self.scaled(p) if isinstance(self.backbone, eqx.Module) else p)
+
+    @property
+    def size(self) -> int:
+        """Length of psi."""
+        with float64():
+            point = point_type(self.domain.names)(*(jnp.asarray(low) for low in self.domain.lows))
+            return int(jax.eval_shape(self.__call__, point).shape[0])
+
+
+class HiddenFeatures(Features):
+    """The last hidden layer itself, psi = h: a plain PINN's output layer has these as its basis (H_f)."""
+
+    backbone: Callable[[Any], jax.Array]
+    domain: Box = eqx.field(static=True)
+
+    def __call__(self, p: Point) -> jax.Array:
+        """Evaluate h at a point, (p,)."""
+        return self.hidden(p)
+
+
+class FourierFeatures(Features):
+    """psi = [cos(2 pi B h), sin(2 pi B h)] / sqrt(D), and, where `enlarged`, also [h, x, 1].
+
+    The problem's own `basis` functions join at the end.
+    """
+
+    backbone: Callable[[Any], jax.Array]
+    domain: Box = eqx.field(static=True)
+    frequencies: jax.Array
+    enlarged: bool = eqx.field(static=True, default=True)
+    basis: tuple[Callable[..., Any], ...] = eqx.field(static=True, default=())
+
+    def __call__(self, p: Point) -> jax.Array:
+        """Evaluate psi at a point, (size,)."""
+        h = self.hidden(p)
+        angle = 2.0 * math.pi * (self.frequencies @ h)
+        norm = 1.0 / math.sqrt(max(self.num_frequencies, 1))
+        parts = [norm * jnp.cos(angle), norm * jnp.sin(angle)]
+        if self.enlarged:
+            # The warm start W h is then exactly representable, and H_f is inside H_RFF at every D, not in the limit.
+            x = self.scaled(p)
+            parts += [h] if isinstance(self.backbone, Identity) else [h, x]
+            parts.append(jnp.ones_like(x[:1]))
+        if self.basis:
+            parts.append(jnp.stack([jnp.asarray(function(p), dtype=h.dtype) for function in self.basis]))
+        return jnp.concatenate(parts)
+
+    @property
+    def num_frequencies(self) -> int:
+        """Number D of rows of B."""
+        return self.frequencies.shape[0]
+
+
+def gaussian(num: int, dimension: int, sigma: float | Sequence[float] = 1.0, *, seed: int = 0) -> np.ndarray:
+    """Draw B ~ N(0, sigma^2), (num, dimension). Rows of a smaller B are the first rows of a larger one (nested)."""
+    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
+        raise ValueError(f"num_frequencies={num!r}: give a whole number, 0 or more.")
+    scale = np.asarray(sigma, dtype=np.float64)
+    if scale.shape not in ((), (dimension,)) or not np.all(np.isfinite(scale)) or np.any(scale < 0):
+        raise ValueError(
+            f"sigma={sigma!r}: give one positive number, or one for each of the {dimension} hidden coordinates."
+        )
+    return scale * generator(seed, "frequencies").normal(size=(num, dimension))
+
+
+def fourier_features(
+    problem: Problem,
+    num_frequencies: int = 800,
+    *,
+    sigma: float | Sequence[float] = 1.0,
+    backbone: Sequence[int] | Callable[..., Any] = (64, 64),
+    frequencies: np.ndarray | None = None,
+    enlarged: bool = True,
+    initialisation: Initialisation = "glorot",
+    seed: int = 0,
+) -> FourierFeatures:
+    """Make the features of a problem.
+
+    `backbone` is a sequence of hidden widths (empty: Fourier features of the inputs), an Equinox module that maps the
+    scaled point (n,) to (p,), or a function of a point. `frequencies` gives B itself instead of D and sigma.
+    """
+    domain = problem.domain
+    if not callable(backbone):
+        backbone = mlp(len(domain.names), tuple(backbone), seed=seed, initialisation=initialisation)
+    with float64():
+        hidden = _hidden_size(backbone, domain)
+        if frequencies is None:
+            frequencies = gaussian(num_frequencies, hidden, sigma, seed=seed)
+        table = np.asarray(frequencies, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != hidden or not np.all(np.isfinite(table)):
+            raise ValueError(f"frequencies: give a finite array (D, {hidden}), one column a hidden coordinate.")
+        if len(table) == 0 and not (enlarged or problem.basis):
+            raise ValueError("fourier_features(num_frequencies=0, enlarged=False): the basis would be empty.")
+        return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, problem.basis)
+
+
+def _hidden_size(backbone: Callable[..., Any], domain: Box) -> int:
+    """Try the backbone at the middle of the box, and give the length of its output."""
+    middle = [0.5 * (low + high) for low, high in zip(domain.lows, domain.highs, strict=True)]
+    point = point_type(domain.names)(*map(jnp.asarray, middle))
+    argument = jnp.zeros(len(domain.names)) if isinstance(backbone, eqx.Module) else point
+    kind = "the scaled point" if isinstance(backbone, eqx.Module) else "a point"
+    try:
+        hidden = np.asarray(jnp.asarray(backbone(argument)))
+    except Exception as error:  # whatever a user's module raises becomes one sentence
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"backbone fails on {kind} of {domain}: {text}") from error
+    if hidden.ndim != 1 or not np.all(np.isfinite(hidden)):
+        raise ValueError(f"backbone must map {kind} to finite values (p,); got shape {hidden.shape}.")
+    return int(hidden.shape[0])
+
+
+def unknown_sizes(features: Features, unknowns: Sequence[Unknown]) -> tuple[int, ...]:
+    """Give the number of coefficients of each unknown: real and imaginary parts count apart, a scalar has one."""
+    size = features.size
+    return tuple((1 if unknown.scalar else size) * (2 if unknown.complex else 1) for unknown in unknowns)
+
+
+def make_fields(features: Features, unknowns: Sequence[Unknown], theta: jax.Array) -> tuple[Field, ...]:
+    """Turn coefficients (num_columns,) into the unknown fields, in order."""
+    parts, start = [], 0
+    for unknown, size in zip(unknowns, unknown_sizes(features, unknowns), strict=True):
+        parts.append(_one_field(features, unknown, theta[start : start + size]))
+        start += size
+    return tuple(parts)
+
+
+def _one_field(features: Features, unknown: Unknown, theta: jax.Array) -> Field:
+    half = theta.shape[0] // 2
+    coefficients = theta[:half] + 1j * theta[half:] if unknown.complex else theta
+    if unknown.scalar:
+        return lambda p: coefficients[0]
+    domain = features.domain
+    kept = unknown.coordinates(domain.names)
+    middles = zip(domain.names, domain.lows, domain.highs, strict=True)
+    held = {name: 0.5 * (low + high) for name, low, high in middles if name not in kept}
+
+    def field(p: Point) -> Any:
+        return features(p._replace(**held) if held else p) @ coefficients
+
+    return field

@@ -1,0 +1,293 @@
+"""The result of a solve: a callable, with its statistics, its status and advice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ifef import export, metrics, plots, storage
+from ifef.calculus import float64
+from ifef.checks import columns
+from ifef.domain import Box, stack_coordinates
+from ifef.features import MLP, FourierFeatures, Identity, make_fields
+from ifef.problem import Problem, Unknown
+from ifef.sampling import sample
+
+STATUSES = {
+    "converged": "converged",
+    "stalled": "not converged",
+    "ill_posed": "ill-posed: the conditions do not determine the solution",
+    "nonfinite": "numbers went wrong",
+    "out_of_budget": "stopped at its budget",
+    "interrupted": "interrupted",
+}
+_KIND = "ifef solution"
+_GRID = 40_000  # points on which errors and figures are taken
+
+
+@eqx.filter_jit
+def _values(features: FourierFeatures, unknowns: tuple[Unknown, ...], theta: jax.Array, rows: jax.Array) -> list[Any]:
+    def one(row: jax.Array) -> list[Any]:
+        point = columns(features.domain, row[None])
+        point = type(point)(*(value[0] for value in point))
+        return [jnp.asarray(field(point)) for field in make_fields(features, unknowns, theta)]
+
+    return jax.lax.map(one, rows, batch_size=min(512, rows.shape[0]))
+
+
+class Solution:
+    """A solved problem: call it with coordinates, ask it how far to trust it, plot it, save it."""
+
+    def __init__(
+        self,
+        features: FourierFeatures,
+        unknowns: tuple[Unknown, ...],
+        theta: np.ndarray,
+        *,
+        report: Mapping[str, Any],
+        held_out: Mapping[str, tuple[np.ndarray, np.ndarray]],
+        history: list[dict[str, Any]],
+        problem: Problem | None = None,
+    ):
+        self.features = features
+        self.unknowns = unknowns
+        self.theta = np.asarray(theta, dtype=np.float64)
+        self.problem = problem
+        self.held_out = dict(held_out)
+        self.history = list(history)
+        self.status: str = report["status"]
+        self.advice: str = report["advice"]
+        self.stats: dict[str, Any] = dict(report["stats"])
+        self._estimates: dict[str, float] = dict(report["estimates"])
+        self.problem_name: str = report.get("problem", "")
+
+    @property
+    def domain(self) -> Box:
+        """The box that the problem lives in."""
+        return self.features.domain
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the unknowns."""
+        return tuple(unknown.name for unknown in self.unknowns)
+
+    @property
+    def residuals(self) -> dict[str, float]:
+        """Root mean square of each condition's residual on held-out points (on its own points for given data)."""
+        return {key: float(np.sqrt(np.mean(np.square(values)))) for key, (_, values) in self.held_out.items()}
+
+    @property
+    def error_estimate(self) -> Any:
+        """Relative L2 error as estimated without an exact solution; a dict by name for several unknowns."""
+        return self._single(self._estimates)
+
+    def _single(self, by_name: dict[str, Any]) -> Any:
+        return by_name if len(self.unknowns) > 1 else by_name[self.names[0]]
+
+    def at(self, coordinates: np.ndarray) -> dict[str, np.ndarray]:
+        """Values at points (n, dim), by unknown."""
+        with float64():
+            values = _values(self.features, self.unknowns, jnp.asarray(self.theta), jnp.asarray(coordinates))
+            return {name: np.asarray(value) for name, value in zip(self.names, values, strict=True)}
+
+    def __call__(self, **coordinates: Any) -> Any:
+        """Evaluate at named coordinates, scalars or arrays that broadcast: NumPy float64, a dict for several."""
+        stacked = stack_coordinates(self.domain.names, coordinates, "solution(...)")
+        for index, (name, low, high) in enumerate(
+            zip(self.domain.names, self.domain.lows, self.domain.highs, strict=True)
+        ):
+            slack = 1e-9 * (high - low)
+            if np.any((stacked[:, index] < low - slack) | (stacked[:, index] > high + slack)):
+                raise ValueError(f"solution(...): {name} leaves the domain ({low:g}, {high:g}); it is not known there.")
+        shape = np.broadcast_shapes(*(np.shape(value) for value in coordinates.values()))
+        values = self.at(stacked) if len(stacked) else {name: np.zeros(0) for name in self.names}
+        return self._single({name: value.reshape(shape)[()] for name, value in values.items()})
+
+    def error(self) -> Any:
+        """Relative L2 error against the problem's exact solution; a dict by name for several unknowns."""
+        if self.problem is None:
+            raise ValueError("error(): this solution was loaded without its problem; use load(path, problem).")
+        points = self._test_points()
+        exact = self.problem.exact_values(points)
+        values = self.at(points)
+        return self._single({name: metrics.relative_l2(values[name], exact[name]) for name in self.names})
+
+    def _test_points(self) -> np.ndarray:
+        """A tensor grid in up to two dimensions; beyond, Sobol points, which no symmetry of the solution meets."""
+        if len(self.domain.names) <= 2:
+            return sample(self.domain.interior, _GRID, sampler="grid")
+        return sample(self.domain.interior, _GRID, sampler="sobol", seed=12345, label="error")
+
+    def grid(self, num: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Axes and values on a tensor grid of about `num` points in all, for export and figures."""
+        dimension = len(self.domain.names)
+        side = max(int(round((_GRID if num is None else num) ** (1.0 / dimension))), 2)
+        axes = {
+            name: np.linspace(low, high, side)
+            for name, low, high in zip(self.domain.names, self.domain.lows, self.domain.highs, strict=True)
+        }
+        rows = sample(self.domain.interior, side**dimension, sampler="grid")
+        shape = (side,) * dimension
+        return axes, {name: value.reshape(shape) for name, value in self.at(rows).items()}
+
+    def exact_grid(self, num: int | None = None) -> dict[str, np.ndarray] | None:
+        """Exact values on the grid of `grid`, where the exact solution is known."""
+        if self.problem is None or self.problem.exact is None:
+            return None
+        dimension = len(self.domain.names)
+        side = max(int(round((_GRID if num is None else num) ** (1.0 / dimension))), 2)
+        rows = sample(self.domain.interior, side**dimension, sampler="grid")
+        shape = (side,) * dimension
+        return {name: value.reshape(shape) for name, value in self.problem.exact_values(rows).items()}
+
+    def to_xarray(self, num: int | None = None) -> Any:
+        """Values on a grid as an xarray dataset with named coordinates."""
+        axes, fields = self.grid(num)
+        return export.to_dataset(axes, fields, self.attributes())
+
+    def attributes(self) -> dict[str, Any]:
+        """Facts that travel with exported values."""
+        estimate = max(self._estimates.values(), default=math.nan)
+        return {"problem": self.problem_name, "status": self.status, "error_estimate": estimate}
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the solution (and the error where an exact solution exists) to a png, pdf or svg file."""
+        axes, fields = self.grid()
+        title = self.problem_name or "solution"
+        plots.save_figure(plots.solution_figure(axes, fields, self.exact_grid(), title=title), path)
+        return Path(path)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the solution to one file that `load` reads back; nothing in it is executed on reading."""
+        settings, arrays = _pack(self)
+        target = _with_suffix(Path(path))
+        storage.save_archive(target, settings, arrays)
+        return target
+
+    def __repr__(self) -> str:
+        lines = [f"{self.problem_name or 'solution'}: {STATUSES[self.status]}"]
+        if self.problem is not None and self.problem.exact is not None:
+            lines.append("  error            " + _listed(self.error()))
+        lines.append("  error estimate   " + _listed(self.error_estimate))
+        for key, value in self.residuals.items():
+            lines.append(f"  residual         {value:.2e}  {key}")
+        stats = self.stats
+        rank = f"{stats['rank']} of {stats['num_features']} columns, {stats['num_rows']} rows"
+        lines.append(f"  rank             {rank}; condition {stats['condition']:.1e}; |theta| {stats['norm']:.1e}")
+        lines.append(f"  time             {stats['seconds']:.1f} s")
+        if self.advice:
+            lines.append(f"  {self.advice}")
+        return "\n".join(lines)
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one:.2e}" for name, one in value.items())
+    return f"{value:.2e}"
+
+
+def _with_suffix(path: Path) -> Path:
+    return path if path.suffix else path.with_name(path.name + ".ifef")
+
+
+def pack_features(features: FourierFeatures) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Settings and arrays from which `unpack_features` makes the same features."""
+    backbone = features.backbone
+    kind = "mlp" if isinstance(backbone, MLP) else "identity" if isinstance(backbone, Identity) else "own"
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves(backbone) if eqx.is_array(leaf)]
+    arrays = {f"backbone.{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
+    arrays["frequencies"] = np.asarray(features.frequencies)
+    domain = {name: [low, high] for name, low, high in _sides(features.domain)}
+    settings = {"kind": kind, "domain": domain, "enlarged": features.enlarged, "basis": len(features.basis)}
+    return settings, arrays
+
+
+def _sides(domain: Box) -> list[tuple[str, float, float]]:
+    return list(zip(domain.names, domain.lows, domain.highs, strict=True))
+
+
+def unpack_features(
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    basis: tuple[Callable[..., Any], ...] = (),
+    backbone: Any = None,
+) -> FourierFeatures:
+    """Make features from what `pack_features` gave; an own backbone must be given again, to be filled."""
+    leaves = [jnp.asarray(arrays[f"backbone.{index}"]) for index in range(sum(k.startswith("backbone.") for k in arrays))]
+    if settings["kind"] == "mlp":
+        half = len(leaves) // 2
+        backbone = MLP(tuple(leaves[:half]), tuple(leaves[half:]))
+    elif settings["kind"] == "identity":
+        backbone = Identity()
+    elif backbone is None:
+        raise ValueError("load(...): this solution has a backbone of its own kind; give it again as backbone=....")
+    else:
+        flat, tree = jax.tree_util.tree_flatten(backbone)
+        places = [index for index, leaf in enumerate(flat) if eqx.is_array(leaf)]
+        if [np.shape(flat[index]) for index in places] != [leaf.shape for leaf in leaves]:
+            raise ValueError("load(...): the given backbone has other shapes than the one that was saved.")
+        for index, leaf in zip(places, leaves, strict=True):
+            flat[index] = leaf
+        backbone = jax.tree_util.tree_unflatten(tree, flat)
+    if settings["basis"] != len(basis):
+        raise ValueError(f"load(...): the solution has {settings['basis']} own basis functions; give its problem.")
+    domain = Box(**{name: tuple(pair) for name, pair in settings["domain"].items()})
+    return FourierFeatures(backbone, domain, jnp.asarray(arrays["frequencies"]), settings["enlarged"], basis)
+
+
+def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    features, arrays = pack_features(solution.features)
+    arrays["theta"] = solution.theta
+    for key, (points, values) in solution.held_out.items():
+        arrays[f"held_out.{key}.points"], arrays[f"held_out.{key}.values"] = points, values
+    unknowns = [
+        {"name": one.name, "over": one.over, "complex": one.complex, "scalar": one.scalar} for one in solution.unknowns
+    ]
+    settings = {
+        "kind": _KIND,
+        "problem": solution.problem_name,
+        "features": features,
+        "unknowns": unknowns,
+        "status": solution.status,
+        "advice": solution.advice,
+        "stats": solution.stats,
+        "estimates": solution._estimates,
+        "held_out": list(solution.held_out),
+        "history": solution.history,
+    }
+    return settings, arrays
+
+
+def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = None) -> Solution:
+    """Read a saved solution: values and statistics without the problem; `.error()` needs it."""
+    path = Path(path)
+    if not path.exists() and _with_suffix(path).exists():
+        path = _with_suffix(path)
+    settings, arrays = storage.load_archive(path)
+    if settings.get("kind") != _KIND:
+        raise storage.StorageError(f"{path} holds a {settings.get('kind', 'file')!r}, not a solution.")
+    try:
+        unknowns = tuple(
+            Unknown(one["name"], tuple(one["over"]) if one["over"] else None, one["complex"], one["scalar"])
+            for one in settings["unknowns"]
+        )
+        held_out = {
+            key: (arrays[f"held_out.{key}.points"], arrays[f"held_out.{key}.values"]) for key in settings["held_out"]
+        }
+        with float64():
+            basis = () if problem is None else problem.basis
+            features = unpack_features(settings["features"], arrays, basis, backbone)
+        history, theta = settings["history"], arrays["theta"]
+        report = {key: settings[key] for key in ("status", "advice", "stats", "estimates", "problem")}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise storage.StorageError(f"{path} is not a whole solution (it lacks {error}); solve again.") from error
+    if problem is not None and (problem.domain != features.domain or problem.unknowns != unknowns):
+        raise ValueError(f"load({str(path)!r}, problem): the problem has another domain or other unknowns than the file.")
+    return Solution(features, unknowns, theta, report=report, held_out=held_out, history=history, problem=problem)
