@@ -13,11 +13,10 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
 from ifef import problems
 from ifef.assembly import Data, condition_scales, make_data
-from ifef.calculus import d, float64, laplacian
+from ifef.calculus import d, laplacian
 from ifef.domain import Box
 from ifef.features import FourierFeatures, fourier_features
 from ifef.fit import fit
@@ -32,16 +31,6 @@ LOWERS: dict[str, AbstractLower] = {
     "least squares": LeastSquares(),
     "ridge": Ridge(1e-7),
     "gauss-newton": GaussNewton(),
-}
-
-BUILT_IN: dict[str, Callable[[], Problem]] = {
-    "helmholtz-low": problems.helmholtz,
-    "helmholtz-high": lambda: problems.helmholtz(100, 100, 0.0, 0.2),
-    "convection-50": problems.convection,
-    "convection-200": lambda: problems.convection(200),
-    "convection-diffusion": problems.convection_diffusion,
-    "burgers": problems.burgers,
-    "multi-sine": problems.multi_sine,
 }
 
 
@@ -241,12 +230,12 @@ SMALL: dict[str, Small] = {
     "unknown number": Small(unknown_rate, 1e-11, 60, BARE),
     "measurements": Small(measured, 1e-10, 60, BARE),
     "singular basis": Small(root, 1e-11, 80, BARE),
-    "heat, periodic": Small(heat, 1e-7, 600, PLAIN),
-    "unknown function of x": Small(source_in_time, 1e-7, 400, PLAIN),
+    "heat, periodic": Small(heat, 2e-6, 600, PLAIN | {"num_frequencies": 110, "sigma": 0.6}),
+    "unknown function of x": Small(source_in_time, 1e-6, 400, PLAIN),
     "mixed derivative": Small(goursat, 1e-9, 400, PLAIN),
-    "poisson 3-D": Small(lambda: poisson("x", "y", "z"), 1e-6, 700, PLAIN | {"num_frequencies": 120, "sigma": 0.3}),
-    "poisson 5-D": Small(lambda: poisson(*"abcde"), 1e-3, 700, PLAIN | {"num_frequencies": 150, "sigma": 0.15}),
-    "helmholtz": Small(problems.helmholtz, 1e-5, 1200, {"num_frequencies": 300, "backbone": (50,), "sigma": 1.0}),
+    "poisson 3-D": Small(lambda: poisson("x", "y", "z"), 1e-6, 500, PLAIN | {"num_frequencies": 120, "sigma": 0.1}),
+    "poisson 5-D": Small(lambda: poisson(*"abcde"), 5e-3, 500, PLAIN | {"num_frequencies": 150, "sigma": 0.08}),
+    "helmholtz": Small(problems.helmholtz, 1e-6, 1000, {"num_frequencies": 300, "backbone": (50,), "sigma": 1.0}),
     "convection": Small(lambda: problems.convection(10), 1e-6, 800, PLAIN | {"num_frequencies": 150, "sigma": 1.0}),
 }
 

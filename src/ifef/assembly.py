@@ -6,6 +6,7 @@ A row is the gradient of a condition's residual in theta. Rows are scaled by sqr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -145,32 +146,41 @@ def _pick(index: int, *arguments: Any) -> Any:
 
 @eqx.filter_jit
 def _scale_parts(features: Features, data: Data) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Size of target - operator(0), and of a typical row for a basis function of unit size, by condition."""
     theta = jnp.zeros(num_columns(features, data))
+    blocks = {key: condition_rows(features, data, key, theta) for key in data.points}
+    everywhere = jnp.concatenate(list(data.points.values()))
+    values = jnp.linalg.norm(value_rows(features, data.problem[1], everywhere), axis=0) / len(everywhere) ** 0.5
     parts = {}
-    for key in data.points:
-        block = condition_rows(features, data, key, theta)
-        sizes = jnp.sqrt(jnp.mean(jnp.square(block[:, :-1]), axis=0))
-        sizes = jnp.where(sizes > 0, sizes, jnp.nan)
-        parts[key] = jnp.sqrt(jnp.mean(jnp.square(block[:, -1]))), jnp.nanmedian(sizes)
+    for key, block in blocks.items():
+        sizes = jnp.sqrt(jnp.mean(jnp.square(block[:, :-1]), axis=0)) / jnp.where(values > 0, values, jnp.nan)
+        typical = jnp.nanmedian(jnp.where(sizes > 0, sizes, jnp.nan))
+        parts[key] = jnp.sqrt(jnp.mean(jnp.square(block[:, -1]))), typical
     return parts
 
 
-def condition_scales(features: Features, data: Data) -> dict[str, float]:
+def condition_scales(features: Features, data: Data, unit: float | None = None) -> dict[str, float]:
     """Size of each condition: that of target - operator(0), or of a typical row where that is zero.
 
     The rest of an affine operator counts as source, so that a source behaves the same on either side of the equation.
+    A typical row is taken for a solution of size `unit`, by default the one that the nonzero targets imply (of data
+    rather than of equations, where derivatives blur it), so that the units of u do not matter.
     """
     few = {key: np.linspace(0, len(rows) - 1, min(len(rows), CHUNK)).astype(int) for key, rows in data.points.items()}
     points = {key: data.points[key][chosen] for key, chosen in few.items()}
     targets = {key: data.targets[key][chosen] for key, chosen in few.items()}
     with float64():
         parts = _scale_parts(features, Data(data.problem, data.equations, data.operators, points, targets))
-    scales = {}
+    sources, typical = {}, {}
     for key, (source, row) in jax.device_get(parts).items():
-        typical = float(row) if np.isfinite(row) and row > 0 else 1.0
-        large = np.isfinite(source) and source > 1e-6 * typical
-        scales[key] = float(source) if large else typical
-    return scales
+        typical[key] = float(row) if np.isfinite(row) and row > 0 else 1.0
+        sources[key] = float(source) if np.isfinite(source) else 0.0
+    implied = {key: sources[key] / typical[key] for key in sources if sources[key] > 0}
+    largest = max(implied.values(), default=0.0)
+    implied = {key: size for key, size in implied.items() if size > 1e-6 * largest}
+    telling = [size for key, size in implied.items() if key not in data.equations] or list(implied.values()) or [1.0]
+    unit = float(np.median(telling)) if unit is None else unit
+    return {key: sources[key] if key in implied else typical[key] * unit for key in sources}
 
 
 def num_columns(features: Features, data: Data) -> int:
@@ -190,3 +200,31 @@ def row_blocks(data: Data, block: int) -> Iterator[Data]:
             part = slice(start, start + block)
             operators = {key: data.operators[key]}
             yield Data(data.problem, data.equations, operators, {key: rows[part]}, {key: data.targets[key][part]})
+
+
+def available_memory() -> int:
+    """Free memory of this machine in bytes, for planning."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def plan_block(rows: int, columns: int, memory: int) -> int | None:
+    """Rows to assemble at once: None for all of them; refuses what cannot fit, with the numbers and a way out."""
+    matrix = 8 * (rows + 1) * (columns + 1)
+    summary = 8 * (columns + 1) ** 2
+    if 3 * matrix <= memory or rows <= columns + 1:
+        if 3 * matrix > memory:
+            raise ValueError(_too_much(rows, columns, 3 * matrix, memory))
+        return None
+    # Beside the block itself stand the old and the new triangle and the factorisation's copy of both.
+    room = memory - 5 * summary
+    block = room // (3 * 8 * (columns + 1))
+    if block < 256:
+        raise ValueError(_too_much(rows, columns, 5 * summary + 3 * 256 * 8 * (columns + 1), memory))
+    return int(block)
+
+
+def _too_much(rows: int, columns: int, need: int, memory: int) -> str:
+    return (
+        f"{rows} rows x {columns} columns need at least {need / 2**30:.3g} GiB and {memory / 2**30:.3g} GiB may be "
+        "used; take fewer features, or give memory= in bytes where more is free."
+    )

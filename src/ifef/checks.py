@@ -17,7 +17,9 @@ from ifef.calculus import Field, Point, float64
 from ifef.domain import Box, point_type
 
 _LINEAR_TOLERANCE = 1e-9
-_AMPLITUDES = (1.0, -1.0, 100.0)  # both signs, for log(-u); two sizes, for switches in u
+# Sizes of the two fields that are added. Of opposite signs, so that |u| and a switch in u, wherever between the two
+# it lies, show; of several sizes, so that a faint one does too; of both signs, for log(-u).
+_AMPLITUDES = ((1.0, 0.7), (100.0, -70.0), (1e5, -7e4))
 _INSIDE_SLACK = 1e-9  # of a side: p.x + 1 may miss the far face by rounding, not by more
 
 
@@ -84,9 +86,9 @@ def _answers(operator: Callable[..., Any], domain: Box, unknowns: tuple[Any, ...
             return value
 
         values = [answer(lambda unknown: _probe(domain, unknown, 0.0, 0))]
-        for amplitude in _AMPLITUDES:
-            one = lambda unknown, size=amplitude: _probe(domain, unknown, size, 0)  # noqa: E731
-            two = lambda unknown, size=amplitude: _probe(domain, unknown, 0.7 * size, 1)  # noqa: E731
+        for first, second in _AMPLITUDES:
+            one = lambda unknown, size=first: _probe(domain, unknown, size, 0)  # noqa: E731
+            two = lambda unknown, size=second: _probe(domain, unknown, size, 1)  # noqa: E731
             both = lambda unknown, a=one, b=two: _sum(a(unknown), b(unknown))  # noqa: E731
             values += [answer(one), answer(two), answer(both)]
         fenced = answer(lambda unknown: _fenced(_probe(domain, unknown, 1.0, 0), domain))

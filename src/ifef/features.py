@@ -192,14 +192,15 @@ def fourier_features(
         return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, problem.basis)
 
 
-def _hidden_size(backbone: Callable[..., Any], domain: Box) -> int:
+def _hidden_size(backbone: Any, domain: Box) -> int:
     """Try the backbone at the middle of the box, and give the length of its output."""
     middle = [0.5 * (low + high) for low, high in zip(domain.lows, domain.highs, strict=True)]
     point = point_type(domain.names)(*map(jnp.asarray, middle))
-    argument = jnp.zeros(len(domain.names)) if isinstance(backbone, eqx.Module) else point
+    argument: Any = jnp.zeros(len(domain.names)) if isinstance(backbone, eqx.Module) else point
     kind = "the scaled point" if isinstance(backbone, eqx.Module) else "a point"
+    evaluate: Any = backbone
     try:
-        hidden = np.asarray(jnp.asarray(backbone(argument)))
+        hidden = np.asarray(jnp.asarray(evaluate(argument)))
     except Exception as error:  # whatever a user's module raises becomes one sentence
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"backbone fails on {kind} of {domain}: {text}") from error

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, condition_scales, make_data, residuals, row_scales, system
+from ifef.assembly import Data, condition_scales, make_data, num_columns, residuals, row_scales, system
 from ifef.calculus import float64
 from ifef.features import FourierFeatures, fourier_features, gaussian
 from ifef.lower import LeastSquares
@@ -37,20 +37,20 @@ def point_counts(problem: Problem, num_columns: int, rows_per_column: float = 3.
 def _trial(features: FourierFeatures, data: Data, held: Data, weights: Mapping[str, Any]) -> jax.Array:
     """Held-out residual of the least-squares solution, relative to that of zero."""
     lower = LeastSquares()
-    width = system_width(features, data)
-    theta = lower.finish(lower.first(system(features, data, jnp.zeros(width), row_scales(data, weights)))).theta
+    zero = jnp.zeros(num_columns(features, data))
+    theta = lower.finish(lower.first(system(features, data, zero, row_scales(data, weights)))).theta
+    return relative_residual(features, held, theta, weights)
+
+
+@eqx.filter_jit
+def relative_residual(features: FourierFeatures, data: Data, theta: jax.Array, weights: Mapping[str, Any]) -> jax.Array:
+    """Weighted residual relative to that of zero."""
 
     def size(coefficients: jax.Array) -> jax.Array:
-        values = residuals(features, held, coefficients)
+        values = residuals(features, data, coefficients)
         return sum((weights[key] * jnp.mean(jnp.square(one)) for key, one in values.items()), jnp.zeros(()))
 
-    return jnp.sqrt(size(theta) / size(jnp.zeros(width)))
-
-
-def system_width(features: FourierFeatures, data: Data) -> int:
-    """Return the number of coefficients of all unknowns."""
-    unknowns = data.problem[1]
-    return sum((1 if one.scalar else features.size) * (2 if one.complex else 1) for one in unknowns)
+    return jnp.sqrt(size(theta) / size(jnp.zeros_like(theta)))
 
 
 class _Trials:

@@ -33,12 +33,19 @@ def fingerprint(settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -
 class Journal:
     """History, display and checkpoint of one run."""
 
-    def __init__(self, mark: str, progress: Progress | None, checkpoint: str | Path | None, seconds: float):
+    def __init__(
+        self,
+        mark: str,
+        progress: Progress | None,
+        checkpoint: str | Path | None,
+        seconds: float,
+        max_seconds: float | None = None,
+    ):
         self.mark = mark
         self.progress = progress
         self.path = None if checkpoint is None else Path(checkpoint)
         self.seconds = seconds
-        self.deadline = math.inf
+        self.deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
         self.history: list[dict[str, Any]] = []
         self._phase = ""
         self._leaves: list[np.ndarray] = []

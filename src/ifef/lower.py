@@ -7,7 +7,6 @@ added one by one: a triangular factor for least squares, the Gram matrix for the
 from __future__ import annotations
 
 import abc
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +35,7 @@ class LowerResult(eqx.Module):
 
     def gain(self, values: jax.Array) -> jax.Array:
         """Rows of `values` (k, n) times the inverse of the factor: the response of values to unit residuals."""
-        scaled = (values / self.norms)[:, self.order] * self.kept
+        scaled = (values / self.norms[None])[:, self.order] * self.kept[None]
         return jax.scipy.linalg.solve_triangular(self.factor, scaled.T, trans="T") * self.kept[:, None]
 
     def inverse(self, gradient: jax.Array) -> jax.Array:
@@ -114,9 +113,9 @@ class LeastSquares(AbstractLower):
         matrix, right = summary[:-1, :-1], summary[:-1, -1]
         norms = jnp.linalg.norm(matrix, axis=0)
         norms = jnp.where(norms > 0, norms, 1.0)
-        _, pivoted, order = jax.scipy.linalg.qr(matrix / norms, mode="economic", pivoting=True)
+        _, pivoted, order = jax.scipy.linalg.qr(matrix / norms[None], mode="economic", pivoting=True)
         # A second, unpivoted factorisation carries the right-hand side along: cheaper than forming Q.
-        again = jnp.linalg.qr(jnp.concatenate([(matrix / norms)[:, order], right[:, None]], axis=1), mode="r")
+        again = jnp.linalg.qr(jnp.concatenate([(matrix / norms[None])[:, order], right[:, None]], axis=1), mode="r")
         pivots = jnp.abs(jnp.diagonal(pivoted))
         kept = (pivots > self.cut * pivots[0]) & (pivots > 0)
         kept = jnp.cumprod(kept).astype(bool)
@@ -230,34 +229,6 @@ def weighted_loss(features: Features, data: Data, theta: jax.Array, weights: Any
     return loss(residuals(features, data, theta), weights)
 
 
-def available_memory() -> int:
-    """Free memory of this machine in bytes, for planning."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-
-
-def plan_block(rows: int, columns: int, memory: int) -> int | None:
-    """Rows to assemble at once: None for all of them; refuses what cannot fit, with the numbers and a way out."""
-    matrix = 8 * (rows + 1) * (columns + 1)
-    summary = 8 * (columns + 1) ** 2
-    if 3 * matrix <= memory or rows <= columns + 1:
-        if 3 * matrix > memory:
-            raise ValueError(_too_much(rows, columns, 3 * matrix, memory))
-        return None
-    # Beside the block itself stand the old and the new triangle and the factorisation's copy of both.
-    room = memory - 5 * summary
-    block = room // (3 * 8 * (columns + 1))
-    if block < 256:
-        raise ValueError(_too_much(rows, columns, 5 * summary + 3 * 256 * 8 * (columns + 1), memory))
-    return int(block)
-
-
-def _too_much(rows: int, columns: int, need: int, memory: int) -> str:
-    return (
-        f"{rows} rows x {columns} columns need at least {need / 2**30:.3g} GiB and {memory / 2**30:.3g} GiB may be used; "
-        "take fewer features, or give memory= in bytes where more is free."
-    )
-
-
 def summarise(
     lower: AbstractLower, features: Features, data: Data, theta: jax.Array, scales: Any, block: int | None
 ) -> jax.Array:
@@ -296,9 +267,9 @@ def _gauss_newton(
 ) -> tuple[LowerResult, jax.Array]:
     scales = row_scales(data, weights)
     value = float(weighted_loss(features, data, theta, weights))
+    summary = summarise(lower, features, data, theta, scales, block)
+    result = finish(lower, summary)
     for _ in range(lower.max_steps):
-        summary = summarise(lower, features, data, theta, scales, block)
-        result = finish(lower, summary)
         step, part, best = result.theta - theta, 1.0, value
         while part > 1e-4:
             best = float(weighted_loss(features, data, theta + part * step, weights))
@@ -308,6 +279,9 @@ def _gauss_newton(
         if not best < value:
             break
         theta, gained, value = theta + part * step, value - best, best
+        # The rows at the last theta are wanted too: what is said of the answer rests on them.
+        summary = summarise(lower, features, data, theta, scales, block)
+        result = finish(lower, summary)
         if gained <= lower.tolerance * (value + gained):
             break
     return eqx.tree_at(lambda one: (one.theta, one.residual), result, (theta, jnp.sqrt(value))), summary

@@ -47,9 +47,7 @@ _DEEP = (64,) * 6
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
-        "helmholtz(1, 4, -1, 1)": Setting(
-            (50, 50, 20), 800, 1e-2, 1e-6, 25_000, {"equation": 71 * 71, "walls": 1000}
-        ),
+        "helmholtz(1, 4, -1, 1)": Setting((50, 50, 20), 800, 1e-2, 1e-6, 25_000, {"equation": 71 * 71, "walls": 1000}),
         "helmholtz(100, 100, 0, 0.2)": Setting(
             _DEEP, 2400, 1e-7, 1e-4, 10_000, {"equation": 23_000, "walls": 3000}, "latin"
         ),

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ifef.checks import check_operator, columns, evaluate, is_number
+from ifef.checks import check_operator, evaluate, is_number
 from ifef.domain import Box, Region
 from ifef.sampling import Sampler, sample
 
@@ -187,7 +187,9 @@ def _by_name(value: Any, key: str, argument: str, conditions: Mapping[str, Any])
         return value
     for given in value:
         if given not in conditions:
-            raise ValueError(f"{argument}: there is no condition {given!r}; the conditions are: {', '.join(conditions)}.")
+            raise ValueError(
+                f"{argument}: there is no condition {given!r}; the conditions are: {', '.join(conditions)}."
+            )
     if key not in value:
         raise ValueError(f"{argument}: the condition {key!r} is missing.")
     return value[key]
@@ -216,7 +218,9 @@ def _checked_unknowns(unknowns: Any, domain: Box) -> tuple[Unknown, ...]:
 
 def _checked_conditions(conditions: Mapping[str, Any], domain: Box) -> dict[str, Condition]:
     if not conditions:
-        raise ValueError("Problem(...): give at least one condition, for instance equation=Condition(box.interior, ...).")
+        raise ValueError(
+            "Problem(...): give at least one condition, for instance equation=Condition(box.interior, ...)."
+        )
     for key, condition in conditions.items():
         if not isinstance(condition, Condition):
             raise TypeError(f"Problem({key}=...): it is a {type(condition).__name__}; give a Condition.")
@@ -232,7 +236,9 @@ def _checked_basis(basis: Any, domain: Box) -> tuple[Callable[..., Any], ...]:
     middle = np.array([[0.5 * (low + high) for low, high in zip(domain.lows, domain.highs, strict=True)]])
     for index, function in enumerate(functions):
         if not callable(function):
-            raise TypeError(f"Problem(basis=...): entry {index} is a {type(function).__name__}; give functions of a point.")
+            raise TypeError(
+                f"Problem(basis=...): entry {index} is a {type(function).__name__}; give functions of a point."
+            )
         evaluate(f"basis function {index}", function, domain, middle)
     return functions
 
@@ -247,7 +253,9 @@ def _checked_exact(exact: Any, unknowns: tuple[Unknown, ...], domain: Box) -> tu
             "several unknowns); a condition needs another name."
         )
     if len(functions) != len(unknowns):
-        raise ValueError(f"Problem(exact=...): {len(functions)} functions for {len(unknowns)} unknowns; give one for each.")
+        raise ValueError(
+            f"Problem(exact=...): {len(functions)} functions for {len(unknowns)} unknowns; give one for each."
+        )
     rows = sample(domain.interior, 4, sampler="uniform", seed=1)
     for unknown, function in zip(unknowns, functions, strict=True):
         evaluate(f"exact solution of {unknown.name!r}", function, domain, rows)
@@ -261,6 +269,3 @@ def derived_target(operator: Callable[..., Any], *exact: Callable[..., Any]) -> 
 
 def _manufactured(operator: Callable[..., Any], exact: tuple[Callable[..., Any], ...], p: Any) -> Any:
     return operator(*exact, p)
-
-
-__all__ = ["RESERVED", "Condition", "Problem", "Unknown", "columns", "derived_target"]

@@ -65,7 +65,7 @@ class Solution:
         self.status: str = report["status"]
         self.advice: str = report["advice"]
         self.stats: dict[str, Any] = dict(report["stats"])
-        self._estimates: dict[str, float] = dict(report["estimates"])
+        self.estimates: dict[str, float] = dict(report["estimates"])
         self.problem_name: str = report.get("problem", "")
 
     @property
@@ -86,7 +86,7 @@ class Solution:
     @property
     def error_estimate(self) -> Any:
         """Relative L2 error as estimated without an exact solution; a dict by name for several unknowns."""
-        return self._single(self._estimates)
+        return self._single(self.estimates)
 
     def _single(self, by_name: dict[str, Any]) -> Any:
         return by_name if len(self.unknowns) > 1 else by_name[self.names[0]]
@@ -128,7 +128,7 @@ class Solution:
     def grid(self, num: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Axes and values on a tensor grid of about `num` points in all, for export and figures."""
         dimension = len(self.domain.names)
-        side = max(int(round((_GRID if num is None else num) ** (1.0 / dimension))), 2)
+        side = max(round((_GRID if num is None else num) ** (1.0 / dimension)), 2)
         axes = {
             name: np.linspace(low, high, side)
             for name, low, high in zip(self.domain.names, self.domain.lows, self.domain.highs, strict=True)
@@ -142,7 +142,7 @@ class Solution:
         if self.problem is None or self.problem.exact is None:
             return None
         dimension = len(self.domain.names)
-        side = max(int(round((_GRID if num is None else num) ** (1.0 / dimension))), 2)
+        side = max(round((_GRID if num is None else num) ** (1.0 / dimension)), 2)
         rows = sample(self.domain.interior, side**dimension, sampler="grid")
         shape = (side,) * dimension
         return {name: value.reshape(shape) for name, value in self.problem.exact_values(rows).items()}
@@ -154,7 +154,7 @@ class Solution:
 
     def attributes(self) -> dict[str, Any]:
         """Facts that travel with exported values."""
-        estimate = max(self._estimates.values(), default=math.nan)
+        estimate = max(self.estimates.values(), default=math.nan)
         return {"problem": self.problem_name, "status": self.status, "error_estimate": estimate}
 
     def plot(self, path: str | Path) -> Path:
@@ -220,7 +220,9 @@ def unpack_features(
     backbone: Any = None,
 ) -> FourierFeatures:
     """Make features from what `pack_features` gave; an own backbone must be given again, to be filled."""
-    leaves = [jnp.asarray(arrays[f"backbone.{index}"]) for index in range(sum(k.startswith("backbone.") for k in arrays))]
+    leaves = [
+        jnp.asarray(arrays[f"backbone.{index}"]) for index in range(sum(k.startswith("backbone.") for k in arrays))
+    ]
     if settings["kind"] == "mlp":
         half = len(leaves) // 2
         backbone = MLP(tuple(leaves[:half]), tuple(leaves[half:]))
@@ -258,7 +260,7 @@ def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "status": solution.status,
         "advice": solution.advice,
         "stats": solution.stats,
-        "estimates": solution._estimates,
+        "estimates": solution.estimates,
         "held_out": list(solution.held_out),
         "history": solution.history,
     }
@@ -289,5 +291,7 @@ def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = No
     except (KeyError, TypeError, AttributeError) as error:
         raise storage.StorageError(f"{path} is not a whole solution (it lacks {error}); solve again.") from error
     if problem is not None and (problem.domain != features.domain or problem.unknowns != unknowns):
-        raise ValueError(f"load({str(path)!r}, problem): the problem has another domain or other unknowns than the file.")
+        raise ValueError(
+            f"load({str(path)!r}, problem): the problem has another domain or other unknowns than the file."
+        )
     return Solution(features, unknowns, theta, report=report, held_out=held_out, history=history, problem=problem)

@@ -1,4 +1,4 @@
-"""The automatic path: find frequencies, solve, judge by held-out points, enlarge; stop at tolerance, stall or budget."""
+"""The automatic path: find frequencies, solve, judge by held-out points, enlarge; stop at tolerance or stall."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from ifef import display
-from ifef.features import fourier_features
+from ifef.features import FourierFeatures, fourier_features
 from ifef.fit import fit
 from ifef.frequencies import find_bandwidths, point_counts
 from ifef.journal import Progress
 from ifef.presets import paper
 from ifef.problem import Problem
+from ifef.search import CENTRES, SEARCHED, Found, search
 from ifef.solution import Solution
 
 PRESETS = ("paper", "paper-pd")
 _FIRST, _MAX_FEATURES = 800, 3200  # columns
 _NONLINEAR_SIGMA = 1.0
+_FEWEST = 40  # frequencies below which a search is not worth its time
+_GOOD = 1e-9  # held-out residual at which the found frequencies need no comparison with a wide basis
+_MARGIN = 0.1  # the held-out residual to reach, as a part of the tolerance on the error
+_ROUNDING = 1e-12  # estimated error at which float64, not the basis, is the limit
 _PAYS = 0.5  # more columns pay when they lower the held-out residual to this part of it at least
 
 
@@ -107,28 +114,26 @@ def _shown(progress: bool | Progress, title: str) -> Iterator[Progress | None]:
 
 
 def _automatic(problem: Problem, seed: int, budget: _Budget, report: Progress | None) -> Solution:
-    """Enlarge the basis while it pays, and give the solution with the lowest held-out residual."""
+    """Search for frequencies; where they leave much, widen a zero-centred basis while it pays; keep the best."""
     started = time.perf_counter()
-    if problem.linear:
-        sigma: float | tuple[float, ...] = find_bandwidths(problem, seed=seed, going_on=budget.has_time)
-    else:
-        sigma = _NONLINEAR_SIGMA
+    attempts = _attempts(problem, seed, budget, report)
     best: Solution | None = None
-    columns = min(_FIRST, budget.max_features)
-    stopped = ""
-    while not stopped:
-        num = max((columns // len(problem.unknowns) - len(problem.domain.names) - 1) // 2, 1)
-        features = fourier_features(problem, num, sigma=sigma, backbone=(), seed=seed)
-        points = problem.sample(point_counts(problem, columns), seed=seed)
-        solution = fit(problem, features, points, tolerance=budget.tolerance, seed=seed)
+    weights: dict[str, float] | None = None
+    stopped = "stall"
+    for features, points, columns in attempts:
+        solution = fit(problem, features, points, tolerance=budget.tolerance, weights=weights, seed=seed)
+        # Residuals compare only under one set of weights.
+        weights = solution.stats["weights"] if weights is None else weights
         if report is not None:
             shown = {key: solution.stats[key] for key in ("held_out", "rank", "condition", "num_features")}
             report({"phase": "solve", **shown, "losses": {k: v**2 for k, v in solution.residuals.items()}})
         pays = best is None or solution.stats["held_out"] < _PAYS * best.stats["held_out"]
         if best is None or solution.stats["held_out"] < best.stats["held_out"]:
             best = solution
-        stopped = _reason(best, pays, columns, budget)
-        columns = min(2 * columns, budget.max_features)
+        reason = _reason(best, pays, columns, budget)
+        if reason:
+            stopped = reason
+            break
     assert best is not None
     best.stats["seconds"] = time.perf_counter() - started
     best.stats["stopped"] = stopped
@@ -139,13 +144,46 @@ def _automatic(problem: Problem, seed: int, budget: _Budget, report: Progress | 
     return best
 
 
+def _attempts(
+    problem: Problem, seed: int, budget: _Budget, report: Progress | None
+) -> Iterator[tuple[FourierFeatures, dict[str, np.ndarray], int]]:
+    """Features and points to try, one after the other, with the columns that they use."""
+    unknowns, dimension = len(problem.unknowns), len(problem.domain.names)
+    sigma: float | tuple[float, ...] = _NONLINEAR_SIGMA
+    if problem.linear:
+        num = min(SEARCHED, budget.max_features // (2 * unknowns) - CENTRES - dimension)
+        if num >= _FEWEST:
+
+            def going_on(found: Found) -> bool:
+                if report is not None:
+                    columns = 2 * unknowns * len(found.frequencies)
+                    report({"phase": "search", "held_out": found.held_out, "num_features": columns})
+                return budget.has_time() and found.held_out > (budget.tolerance or 0.0) * _MARGIN
+
+            found = search(problem, num=num, seed=seed, going_on=going_on)
+            features = fourier_features(problem, frequencies=found.frequencies, backbone=())
+            columns = features.size * unknowns
+            yield features, problem.sample(point_counts(problem, columns), seed=seed), columns
+            if found.held_out < _GOOD:
+                return
+        sigma = find_bandwidths(problem, seed=seed, going_on=budget.has_time)
+    columns = min(_FIRST, budget.max_features)
+    while True:
+        num = max((columns // unknowns - dimension - 1) // 2, 1)
+        features = fourier_features(problem, num, sigma=sigma, backbone=(), seed=seed)
+        yield features, problem.sample(point_counts(problem, columns), seed=seed), columns
+        columns = min(2 * columns, budget.max_features)
+
+
 def _reason(best: Solution, pays: bool, columns: int, budget: _Budget) -> str:
     """Why to stop here, or nothing."""
     if best.status in ("ill_posed", "nonfinite"):
         return best.status
     if budget.tolerance is not None and best.status == "converged":
         return "tolerance"
-    if not pays:
+    if max(best.estimates.values()) < _ROUNDING:
+        return "float64"
+    if not pays and columns >= 2 * _FIRST:
         return "stall"
     if columns >= budget.max_features:
         return "features"

@@ -143,22 +143,23 @@ def _ascend(training: Training, state: TrainState, squares: Mapping[str, jax.Arr
 
 
 def hypergradient(
-    omega: Any,
-    rest: Any,
+    parts: tuple[Any, Any],
     data: Data,
     result: LowerResult,
-    weights: Mapping[str, Any],
-    lower_weights: Mapping[str, Any],
+    weights: tuple[Mapping[str, Any], Mapping[str, Any]],
     batch: Data,
 ) -> tuple[dict[str, jax.Array], Any]:
-    """Gradient of the upper loss through theta*(omega) by the implicit function theorem (appendix C.1).
+    """Mean squares, and the gradient of the upper loss through theta*(omega) (appendix C.1).
 
-    With J half the lower loss and H its Hessian in theta: grad = d_omega L - d_omega (grad_theta J . H^-1 grad_theta L).
+    `parts` are omega and the rest of the features, `weights` those above and below. With J half the lower loss and H
+    its Hessian in theta, grad = d_omega L - d_omega (grad_theta J . H^-1 grad_theta L).
     """
+    omega, rest = parts
+    above, below = weights
 
     def upper(omega: Any, theta: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         squares = _mean_squares(eqx.combine(omega, rest), batch, theta)
-        return _weighted(squares, weights), squares
+        return _weighted(squares, above), squares
 
     (partial, by_theta), squares = jax.grad(upper, argnums=(0, 1), has_aux=True)(omega, result.theta)
     direction = result.inverse(by_theta)
@@ -167,7 +168,7 @@ def hypergradient(
         features = eqx.combine(omega, rest)
 
         def half(theta: jax.Array) -> jax.Array:
-            return 0.5 * loss(residuals(features, data, theta, remat=True), lower_weights)
+            return 0.5 * loss(residuals(features, data, theta, remat=True), below)
 
         return jax.jvp(half, (result.theta,), (direction,))[1]
 
@@ -175,28 +176,32 @@ def hypergradient(
     return squares, jax.tree_util.tree_map(lambda a, b: a - b, partial, correction)
 
 
-def two_level_epoch(
-    training: Training,
-    lower: AbstractLower,
-    rest: Any,
-    state: TrainState,
-    data: Data,
-    weights: Mapping[str, Any],
-    key: jax.Array,
-) -> TrainState:
+class Task(eqx.Module):
+    """What stays the same from epoch to epoch. Without a `lower` level theta is trained along with omega."""
+
+    training: Training
+    lower: AbstractLower | None
+    rest: Any
+    data: Data
+    weights: dict[str, jax.Array]
+    key: jax.Array
+
+
+def two_level_epoch(task: Task, lower: AbstractLower, state: TrainState) -> TrainState:
     """One epoch of Algorithm 1: solve for theta, then one step on omega."""
-    features = eqx.combine(state.omega, rest)
-    below = weights if lower.weights is None else {name: jnp.asarray(lower.weights[name]) for name in data.points}
+    training, data = task.training, task.data
+    features = eqx.combine(state.omega, task.rest)
+    below = task.weights if lower.weights is None else {name: jnp.asarray(lower.weights[name]) for name in data.points}
     start = jnp.zeros(num_columns(features, data))
     result = lower.finish(lower.first(system(features, data, start, row_scales(data, below))))
-    batch = _batch(data, training.batch, jax.random.fold_in(key, state.epoch))
-    above = {**weights, **state.duals}
+    batch = _batch(data, training.batch, jax.random.fold_in(task.key, state.epoch))
+    above = {**task.weights, **state.duals}
     if training.gradient == "through":
-        squares, gradient = hypergradient(state.omega, rest, data, result, above, below, batch)
+        squares, gradient = hypergradient((state.omega, task.rest), data, result, (above, below), batch)
     else:
 
         def upper(omega: Any) -> tuple[jax.Array, dict[str, jax.Array]]:
-            squares = _mean_squares(eqx.combine(omega, rest), batch, result.theta)
+            squares = _mean_squares(eqx.combine(omega, task.rest), batch, result.theta)
             return _weighted(squares, above), squares
 
         gradient, squares = jax.grad(upper, has_aux=True)(state.omega)
@@ -215,21 +220,21 @@ def two_level_epoch(
     )
 
 
-def joint_epoch(
-    training: Training, rest: Any, state: TrainState, data: Data, weights: Mapping[str, Any], key: jax.Array
-) -> TrainState:
+def joint_epoch(task: Task, state: TrainState) -> TrainState:
     """One epoch of plain training: omega and theta together, as a PINN is trained."""
-    batch = _batch(data, training.batch, jax.random.fold_in(key, state.epoch))
-    above = {**weights, **state.duals}
+    training = task.training
+    batch = _batch(task.data, training.batch, jax.random.fold_in(task.key, state.epoch))
+    above = {**task.weights, **state.duals}
 
     def upper(both: tuple[Any, jax.Array]) -> tuple[jax.Array, dict[str, jax.Array]]:
-        squares = _mean_squares(eqx.combine(both[0], rest), batch, both[1])
+        squares = _mean_squares(eqx.combine(both[0], task.rest), batch, both[1])
         return _weighted(squares, above), squares
 
-    both = (state.omega, state.theta)
+    both: Any = (state.omega, state.theta)
     gradient, squares = jax.grad(upper, has_aux=True)(both)
     updates, optimiser = training.transformation().update(gradient, state.optimiser, both)
-    omega, theta = optax.apply_updates(both, updates)
+    both = optax.apply_updates(both, updates)
+    omega, theta = both
     duals, dual_optimiser = _ascend(training, state, squares)
     return TrainState(
         omega, theta, optimiser, state.epoch + 1, duals, dual_optimiser, squares, state.rank, state.condition
@@ -237,21 +242,10 @@ def joint_epoch(
 
 
 @eqx.filter_jit
-def run_epochs(
-    training: Training,
-    lower: AbstractLower | None,
-    rest: Any,
-    state: TrainState,
-    data: Data,
-    weights: Mapping[str, Any],
-    key: jax.Array,
-    count: jax.Array,
-) -> TrainState:
+def run_epochs(task: Task, state: TrainState, count: jax.Array) -> TrainState:
     """Run `count` epochs in one compiled loop; `count` is traced, so any number of epochs compiles once."""
 
     def body(_: int, state: TrainState) -> TrainState:
-        if lower is None:
-            return joint_epoch(training, rest, state, data, weights, key)
-        return two_level_epoch(training, lower, rest, state, data, weights, key)
+        return joint_epoch(task, state) if task.lower is None else two_level_epoch(task, task.lower, state)
 
     return jax.lax.fori_loop(0, count, body, state)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ifef.assembly import Data, num_columns, num_rows, residuals, value_rows
 from ifef.features import FourierFeatures, unknown_sizes
-from ifef.lower import AbstractLower, LeastSquares, LowerResult, finish
+from ifef.lower import AbstractLower, LeastSquares, LowerResult
 from ifef.problem import Problem
 from ifef.sampling import sample
 
@@ -81,7 +81,10 @@ def estimate_errors(
     rows = jnp.asarray(sample(problem.domain.interior, _SAMPLES, sampler="sobol", seed=4321))
     table = _value_table(features, problem.unknowns, rows)
     sizes = (held_out_size(features, held, theta, weights) for theta in (fine, coarse))
-    better = min(next(sizes) / max(next(sizes), 1e-300), 1.0)
+    finer, coarser = sizes
+    # Around a linearisation the coarser solution says less than it seems to.
+    better = min(finer / max(coarser, 1e-300), 1.0) if problem.linear else 1.0
+    least = 0.0 if problem.linear else finer
     values, others = np.asarray(table @ fine), np.asarray(table @ coarse)
     estimates, start = {}, 0
     for unknown in problem.unknowns:
@@ -89,7 +92,8 @@ def estimate_errors(
         size = np.linalg.norm(values[start:stop])
         change = np.linalg.norm(values[start:stop] - others[start:stop])
         # Values carry rounding of the coefficients' own size, whatever the two solutions agree on.
-        estimates[unknown.name] = float(max(change * better, 1e-16 * np.sqrt(_SAMPLES)) / max(size, 1e-300))
+        change = max(change * better, 1e-16 * np.sqrt(_SAMPLES))
+        estimates[unknown.name] = float(max(change / max(size, 1e-300), least))
         start = stop
     return estimates
 

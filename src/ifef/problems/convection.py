@@ -41,5 +41,5 @@ def convection(beta: float = 50) -> Problem:
         initial=Condition(box.lower("t"), _value, exact),
         periodic=Condition(box.lower("x"), _periodic),
         exact=exact,
-        name=f"convection({beta:g})",
+        name=f"convection({beta:.15g})",
     )

@@ -47,5 +47,5 @@ def convection_diffusion(speed: float = 1.0, diffusion: float = 5e-5) -> Problem
         periodic=Condition(box.lower("x"), _periodic_value),
         periodic_slope=Condition(box.lower("x"), _periodic_slope),
         exact=exact,
-        name=f"convection_diffusion({speed:g}, {diffusion:g})",
+        name=f"convection_diffusion({speed:.15g}, {diffusion:.15g})",
     )

@@ -38,5 +38,5 @@ def helmholtz(a1: float = 1, a2: float = 4, low: float = -1.0, high: float = 1.0
         equation=Condition(box.interior, _equation, derived_target(_equation, exact)),
         walls=Condition(box.boundary, _value, exact),
         exact=exact,
-        name=f"helmholtz({a1:g}, {a2:g}, {low:g}, {high:g})",
+        name=f"helmholtz({a1:.15g}, {a2:.15g}, {low:.15g}, {high:.15g})",
     )

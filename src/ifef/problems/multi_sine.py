@@ -41,5 +41,5 @@ def multi_sine(frequencies: tuple[float, ...] = FREQUENCIES) -> Problem:
         initial=Condition(box.lower("t"), _value, exact),
         periodic=Condition(box.lower("x"), _periodic),
         exact=exact,
-        name="multi_sine(" + ", ".join(f"{one:g}" for one in frequencies) + ")",
+        name="multi_sine(" + ", ".join(f"{one:.15g}" for one in frequencies) + ")",
     )

@@ -1,0 +1,27 @@
+"""Where a benchmark's evidence goes: one JSON a claim, with the seed of every run and what it ran on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ifef.runs.environment import environment, speed
+from ifef.storage import write_json
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def store(name: str, claim: str, runs: list[dict[str, Any]], **facts: Any) -> Path:
+    """Write `results/<name>.json`: the claim, every run (failures too), and the machine with its rates."""
+    product, factorisation = speed()
+    machine = {
+        **environment([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "matmul_gflops": product,
+        "qr_gflops": factorisation,
+    }
+    path = RESULTS / f"{name}.json"
+    RESULTS.mkdir(exist_ok=True)
+    write_json(path, {"claim": claim, **facts, "machine": machine, "runs": runs})
+    print(f"{path.relative_to(RESULTS.parents[1])}: {len(runs)} runs")
+    return path
