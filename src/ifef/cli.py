@@ -16,7 +16,7 @@ from cyclopts.exceptions import MissingArgumentError, UnusedCliTokensError
 
 from ifef import runs, storage
 from ifef.export import EXPORTERS
-from ifef.runs.cache import compilation_cache
+from ifef.runs.cache import program_cache
 from ifef.runs.template import TEMPLATE
 
 CONVERGED, NOT_CONVERGED, BAD_INPUT, BUG, INTERRUPTED = 0, 1, 2, 3, 130
@@ -120,7 +120,7 @@ def _carried_out(work: Callable[[runs.Announce], runs.Outcome], quiet: bool) -> 
             print(f"Run: {place}", file=sys.stderr, flush=True)
 
     try:
-        with compilation_cache():
+        with program_cache():
             outcome = work(announce)
         folder = outcome.folder
         status = outcome.result.get("status")
@@ -128,14 +128,14 @@ def _carried_out(work: Callable[[runs.Announce], runs.Outcome], quiet: bool) -> 
     except KeyboardInterrupt:
         if folder is None:
             return _say("Stopped by Ctrl-C before the run began.", INTERRUPTED)
-        return _say(f"Stopped by Ctrl-C before there was an answer; `ifef resume {folder}` goes on.", INTERRUPTED)
+        return _say(f"Stopped by Ctrl-C before there was an answer; {runs.next_step(folder)}", INTERRUPTED)
     except Exception as error:
         return _failed(error, files, folder)
     if outcome.done_before:
         print(f"This run is finished already: {folder}", file=sys.stderr)
     print(str(folder) if quiet else f"{text}\nAll of it is in {folder}")
     if status == "interrupted":
-        return _say(f"Stopped by Ctrl-C: this is the best so far; `ifef resume {folder}` goes on.", INTERRUPTED)
+        return _say(f"Stopped by Ctrl-C: this is the best so far; {runs.next_step(folder)}", INTERRUPTED)
     return CONVERGED if status == "converged" else NOT_CONVERGED
 
 
@@ -276,7 +276,7 @@ def new(file: Path, /) -> None:
 @app.command
 def doctor() -> int:
     """Check this machine: versions, device, float64, speed, memory, folders."""
-    with compilation_cache() as cache:
+    with program_cache() as cache:
         found = runs.checkup(cache)
     for name, said, fine in found:
         print(f"{'ok ' if fine else 'BAD'}  {name:15} {said}")

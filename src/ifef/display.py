@@ -66,8 +66,10 @@ def duration(seconds: float) -> str:
 
 
 def _count(value: Any) -> int | None:
-    good = isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
-    return int(value) if good else None
+    try:
+        return int(value) if isinstance(value, (int, float)) and 0 <= value < 2**63 else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:

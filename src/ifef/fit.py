@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ifef.assembly import available_memory, condition_scales, make_data, num_columns, num_rows, plan_block
+from ifef.assembly import Data, available_memory, condition_scales, make_data, num_columns, num_rows, plan_block
 from ifef.calculus import float64
 from ifef.checks import describe
 from ifef.domain import Face
@@ -63,7 +63,7 @@ def fit(
         block = plan_block(num_rows(data), num_columns(features, data), limit)
         if upper is not None and upper.epochs and block is not None:
             raise ValueError("fit(upper=...): the rows do not fit into memory at once; take fewer points or features.")
-        mark = _mark(problem, features, rows, {"seed": seed, "weights": used, "phases": [lower, pretraining, upper]})
+        mark = _mark(problem, features, data, {"seed": seed, "weights": used, "phases": [lower, pretraining, upper]})
         journal = Journal(mark, progress, checkpoint, checkpoint_seconds, max_seconds)
         job = Job(data, held, used, journal, jax.random.key(seed))
         features, stopped = train(features, pretraining, upper, lower, job)
@@ -90,12 +90,15 @@ def _held_out_points(problem: Problem, rows: Mapping[str, np.ndarray], seed: int
     return problem.sample(counts, sampler="uniform", seed=other)
 
 
-def _mark(problem: Problem, features: FourierFeatures, rows: Mapping[str, np.ndarray], settings: dict[str, Any]) -> str:
-    """Fingerprint of a run: settings, points and first features, without addresses of functions."""
+def _mark(problem: Problem, features: FourierFeatures, data: Data, settings: dict[str, Any]) -> str:
+    """Fingerprint of a run: settings, points, targets and first features, without addresses of functions."""
     described, arrays = pack_features(features)
     phases = [repr(one).split(" at 0x")[0] for one in settings["phases"]]
     settings = {**settings, "phases": phases, "problem": problem.name, "features": described}
-    return fingerprint(settings, {**rows, **arrays})
+    asked = {"points": data.points, "targets": data.targets}
+    asked |= {"numbers": dict(enumerate(leaf for leaf in jax.tree.leaves(data.operators) if not callable(leaf)))}
+    arrays |= {f"{kind}.{key}": np.asarray(one) for kind, parts in asked.items() for key, one in parts.items()}
+    return fingerprint(settings, arrays)
 
 
 def _checked_lower(problem: Problem, lower: AbstractLower | None, upper: Training | None) -> AbstractLower:

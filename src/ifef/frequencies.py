@@ -22,14 +22,17 @@ _RESOLVED = 0.3  # held-out residual above which a trial says nothing of the ban
 
 
 def point_counts(problem: Problem, num_columns: int, rows_per_column: float = 3.0) -> dict[str, int]:
-    """Points for every condition: full-dimensional ones share the rows, faces get as many per side."""
+    """Points for every condition: full-dimensional ones share the rows, faces get many a side.
+
+    A face is cheap, and what happens on it (eighty periods of an initial condition) has to be seen.
+    """
     dimension = len(problem.domain.names)
     full = sum(condition.region.dimension == dimension for condition in problem.conditions.values())
     counts = {}
     for key, condition in problem.conditions.items():
         part = condition.region.dimension / dimension
         many = rows_per_column * num_columns / max(full, 1)
-        counts[key] = int(many if part == 1 else 4.0 * num_columns**part) + 50
+        counts[key] = 50 + int(many if part == 1 else min(12.0 * num_columns**part, num_columns))
     return counts
 
 

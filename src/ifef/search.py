@@ -26,17 +26,21 @@ from ifef.sampling import generator
 
 # Frequencies here are angular and act on inputs in [-1, 1]; a box side holds k / pi wavelengths.
 _LEAST, _MOST = 0.3, 300.0
-_CANDIDATES, _POOLS = 3200, 4
-_SURVIVORS, _VARIATIONS, _SWEEPS = 40, 20, 3
-_LOCATED = 25  # for each temper
+_CANDIDATES, _POOLS, _PICKS = 3200, 3, 15
+_VARIATIONS = 20
 CENTRES, SEARCHED = 60, 400
 """Kept centres, and frequencies drawn around them."""
 
-_APART = 0.5  # centres nearer than this count as one
 _SPREAD = (0.3, 6.0)
-# Factors of the weights of equations and of data: either may have to pull alone before both can.
-_TEMPERS = ((0.0, 1.0), (1.0, 0.0), (0.03, 1.0), (1.0, 1.0))
-_EQUATION_POINTS, _DATA_POINTS = 600, 150
+# Factors of the weights of equations and of data, for the first picks and then for every sweep over the axes. Either
+# side may have to pull alone before both can: data that see one axis only are then bent towards the equation.
+_COURSES = (
+    ((0.0, 1.0), (0.03, 1.0), (0.3, 1.0), (1.0, 1.0)),
+    ((1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (1.0, 0.0)),
+    ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)),
+)
+_LOCATED = _POOLS * _PICKS  # by every course
+_EQUATION_POINTS, _DATA_POINTS = 600, 400
 _DAMPING = 1e-6
 _WILD = 1e6  # |theta| of a solution whose residual shows its own overfitting rather than what is missing
 _DONE = 1e-13
@@ -73,6 +77,43 @@ def _by_frequency(features: FourierFeatures, data: Data, columns: jax.Array) -> 
             total += jnp.sum(columns[start : start + size].reshape(-1, features.num_frequencies), axis=0)
         start += size
     return total
+
+
+@eqx.filter_jit
+def _pursue(features: FourierFeatures, data: Data, residual: Mapping[str, Any], scales: Mapping[str, Any]) -> jax.Array:
+    """Pick frequencies one by one, each for what the ones before it leave (orthogonal matching pursuit).
+
+    By score alone the strongest wave fills the list with its neighbours, and the others are never looked at.
+    """
+    theta = jnp.zeros(num_columns(features, data))
+    rows = jnp.concatenate([scales[key] * condition_rows(features, data, key, theta)[:, :-1] for key in residual])
+    right = jnp.concatenate([scales[key] * values for key, values in residual.items()])
+    squares = jnp.sum(jnp.square(rows), axis=0)
+    squares = jnp.where(squares > 0, squares, 1.0)
+    columns = _columns_of(features, data)
+
+    def pick(step: int, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        chosen, basis, left = state
+        best = jnp.argmax(_by_frequency(features, data, jnp.square(left @ rows) / squares))
+        group = rows[:, columns[best]]
+        for _ in range(2):  # once more, for rounding
+            group = group - basis @ (basis.T @ group)
+        group = jnp.linalg.qr(group)[0]
+        basis = jax.lax.dynamic_update_slice(basis, group, (0, step * columns.shape[1]))
+        return chosen.at[step].set(best), basis, left - group @ (group.T @ left)
+
+    basis = jnp.zeros((len(right), _PICKS * columns.shape[1]))
+    return jax.lax.fori_loop(0, _PICKS, pick, (jnp.zeros(_PICKS, dtype=int), basis, right))[0]
+
+
+def _columns_of(features: FourierFeatures, data: Data) -> jax.Array:
+    """Columns that belong to each frequency, (frequencies, columns), over all unknowns."""
+    groups, start, unknowns = [], 0, data.problem[1]
+    for unknown, size in zip(unknowns, unknown_sizes(features, unknowns), strict=True):
+        if not unknown.scalar:
+            groups.append(np.arange(start, start + size).reshape(-1, features.num_frequencies).T)
+        start += size
+    return jnp.asarray(np.concatenate(groups, axis=1))
 
 
 @eqx.filter_jit
@@ -144,24 +185,29 @@ class _Search:
         return np.asarray(_scores(self.features(angular), self.few, self.residual, self._scales(temper)))
 
     def locate(self) -> np.ndarray:
-        """Best candidates after coordinate search, for every temper, (_LOCATED x tempers, dim)."""
+        """Candidates from every course, improved by coordinate search, (LOCATED, dim)."""
         candidates = self.draw(_POOLS * _CANDIDATES)
         if len(self.centres):
             half = len(candidates) // 2
             near = self.centres[self.rng.integers(0, len(self.centres), half)]
             spread = np.exp(self.rng.uniform(np.log(0.3), np.log(20.0), (half, 1)))
             candidates[:half] = near + spread * self.rng.normal(size=near.shape)
+            self.rng.shuffle(candidates)
         located = []
-        for temper in _TEMPERS:
-            scores = np.concatenate([self.scores(pool, temper) for pool in np.split(candidates, _POOLS)])
-            current = _distinct(candidates, scores, _SURVIVORS)
-            for _ in range(_SWEEPS):
+        for first, *then in _COURSES:
+            pools = np.split(candidates, _POOLS)
+            current = np.concatenate([pool[self.pursue(pool, first)] for pool in pools])
+            for temper in then:
                 for axis in range(self.dimension):
-                    current, scores = self._improve(current, axis, temper)
-            located.append(_distinct(current, scores, _LOCATED))
+                    current = self._improve(current, axis, temper)
+            located.append(current)
         return np.concatenate(located)
 
-    def _improve(self, current: np.ndarray, axis: int, temper: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    def pursue(self, angular: np.ndarray, temper: tuple[float, float]) -> np.ndarray:
+        """Indices of the candidates that matching pursuit picks."""
+        return np.asarray(_pursue(self.features(angular), self.few, self.residual, self._scales(temper)))
+
+    def _improve(self, current: np.ndarray, axis: int, temper: tuple[float, float]) -> np.ndarray:
         """Try other values of one coordinate for each candidate, new ones and near ones, and keep the best."""
         tried = np.repeat(current, _VARIATIONS, axis=0)
         num = len(tried)
@@ -170,8 +216,7 @@ class _Search:
         tried[:, axis] = np.where(np.arange(num) % 2 == 0, self.magnitudes(num), near)
         tried[::_VARIATIONS] = current
         scores = self.scores(tried, temper).reshape(len(current), _VARIATIONS)
-        best = scores.argmax(axis=1), np.arange(len(current))
-        return tried.reshape(len(current), _VARIATIONS, self.dimension)[best[1], best[0]], scores[best[1], best[0]]
+        return tried.reshape(len(current), _VARIATIONS, self.dimension)[np.arange(len(current)), scores.argmax(axis=1)]
 
     def prune(self, located: np.ndarray) -> np.ndarray:
         """Keep the centres with the most energy; give the chance of each to be thickened."""
@@ -181,7 +226,7 @@ class _Search:
             self.weights = self._weights(located[_LOCATED : _LOCATED + 5])
         else:
             self.weights = self._weights(every)
-        padded = np.resize(every, (_LOCATED * len(_TEMPERS) + CENTRES, self.dimension))  # one shape compiles once
+        padded = np.resize(every, (_LOCATED * len(_COURSES) + CENTRES, self.dimension))  # one shape compiles once
         features = self.features(padded)
         theta, energies = _damped(features, self.few, self._scales())
         self.calm = _right_hand_sides(features, self.few, theta)
@@ -214,17 +259,6 @@ class _Search:
             values = value_rows(features, self.problem.unknowns, self.few.points[self.few.equations[0]]) @ theta
             self.unit = float(jnp.sqrt(jnp.mean(jnp.square(values))))
         return Found(angular / (2.0 * np.pi), held_out, norm)
-
-
-def _distinct(candidates: np.ndarray, scores: np.ndarray, num: int) -> np.ndarray:
-    """Best candidates that are not copies of each other; k and -k are the same. Fewer than asked for are repeated."""
-    kept: list[np.ndarray] = []
-    for row in candidates[np.argsort(-scores)]:
-        if all(min(np.abs(row - one).max(), np.abs(row + one).max()) > _APART for one in kept):
-            kept.append(row)
-            if len(kept) == num:
-                break
-    return np.resize(np.stack(kept), (num, candidates.shape[1]))
 
 
 def search(

@@ -75,7 +75,7 @@ def _phase(
     task = Task(training, lower, split(features)[1], job.data, weights, job.key)
     state = journal.restore(name, state)
     every = max(training.epochs // _RECORDS, 1)
-    stretch, epoch = 1, int(state.epoch)
+    good, stretch, epoch = state, 1, int(state.epoch)
     while epoch < training.epochs:
         # How many epochs a stretch holds changes nothing but how often we look up.
         count = min(stretch, every - epoch % every, training.epochs - epoch)
@@ -83,16 +83,18 @@ def _phase(
         try:
             after = run_epochs(task, state, jnp.asarray(count))
             losses = {condition: float(value) for condition, value in after.losses.items()}
+            if not all(np.isfinite(value) for value in losses.values()):
+                # The losses are those before a step: `state` may be spoilt already, the one before it is not.
+                return good, f"Training diverged in epoch {epoch + count} of {name}; lower the learning rate."
+            good, state, epoch = state, after, epoch + count
+            if epoch % every == 0 or epoch == training.epochs:
+                journal.record(_entry(name, training, _trained(features, state), state, job, losses))
+            journal.tick(name, epoch, training.epochs)
+            journal.save(name, state, now=epoch == training.epochs)
         except KeyboardInterrupt:
             return state, "interrupted"
-        if not all(np.isfinite(value) for value in losses.values()):
-            return state, f"Training diverged in epoch {epoch + count} of {name}; lower the learning rate."
-        state, epoch = after, epoch + count
-        if epoch % every == 0 or epoch == training.epochs:
-            journal.record(_entry(name, training, _trained(features, state), state, job, losses))
-        journal.tick(name, epoch, training.epochs)
-        journal.save(name, state, now=epoch == training.epochs)
         if time.monotonic() > journal.deadline and epoch < training.epochs:
+            journal.save(name, state, now=True)  # more time may be given later
             return state, "out_of_budget"
         stretch = max(1, int(stretch * np.clip(_BREATH / max(time.perf_counter() - begun, 1e-6), 0.5, 2.0)))
     return state, ""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ifef.assembly import Data, num_columns, num_rows, residuals, value_rows
 from ifef.features import FourierFeatures, unknown_sizes
-from ifef.lower import AbstractLower, LeastSquares, LowerResult
+from ifef.lower import AbstractLower, GaussNewton, LeastSquares, LowerResult
 from ifef.problem import Problem
 from ifef.sampling import sample
 
@@ -21,6 +21,13 @@ DEFAULT_TOLERANCE = 1e-6
 
 UNSTABLE = 1e9
 """Response of the solution to its (scaled) residual beyond which the conditions do not determine it in float64."""
+
+SUSPECT, GROWTH = 1e3, 3.0
+"""Response beyond which they do not where, besides, more columns raise it by so much. Measured: up to 260, and a growth
+of 1 to 1.5, where the conditions determine the solution and the columns resolve it; where one is missing, 1e4 to 1e14
+and 5 to 400."""
+
+_STAGNANT = 1e-7  # a residual above this, far above rounding, that more columns hardly lower: the conditions disagree
 
 _COARSE = 0.6  # part of the frequencies in the coarser solution that the estimate compares with
 _SAMPLES = 400
@@ -32,16 +39,22 @@ def _residuals(features: FourierFeatures, data: Data, theta: jax.Array) -> dict[
 
 
 @eqx.filter_jit
-def _coarser(lower: AbstractLower, summary: jax.Array, keep: jax.Array) -> jax.Array:
-    theta = lower.finish(lower.restrict(summary, keep)).theta
-    return jnp.zeros(summary.shape[0] - 1).at[keep].set(theta)
+def _coarser(lower: AbstractLower, summary: jax.Array, keep: jax.Array) -> tuple[jax.Array, LowerResult]:
+    result = lower.finish(lower.restrict(summary, keep))
+    return jnp.zeros(summary.shape[0] - 1).at[keep].set(result.theta), result
 
 
 @eqx.filter_jit
-def _responses(features: FourierFeatures, unknowns: Any, result: LowerResult, rows: jax.Array) -> jax.Array:
-    """Greatest root-mean-square value that a residual of unit size can give rise to."""
-    gain = result.gain(value_rows(features, unknowns, rows) / np.sqrt(len(rows)))
-    return jnp.sqrt(jnp.max(jnp.linalg.eigvalsh(gain.T @ gain)))
+def _responses(
+    features: FourierFeatures, unknowns: Any, results: tuple[LowerResult, LowerResult], keep: jax.Array, rows: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Greatest root-mean-square value that a residual of unit size can give rise to, in the fine and coarse space."""
+
+    def greatest(gain: jax.Array) -> jax.Array:
+        return jnp.sqrt(jnp.max(jnp.linalg.eigvalsh(gain.T @ gain)))
+
+    table = value_rows(features, unknowns, rows) / np.sqrt(len(rows))
+    return greatest(results[0].gain(table)), greatest(results[1].gain(table[:, keep]))
 
 
 def held_out_size(features: FourierFeatures, data: Data, theta: jax.Array, weights: Mapping[str, float]) -> float:
@@ -84,12 +97,12 @@ def estimate_errors(
     finer, coarser = sizes
     # Around a linearisation the coarser solution says less than it seems to.
     better = min(finer / max(coarser, 1e-300), 1.0) if problem.linear else 1.0
-    least = 0.0 if problem.linear else finer
+    least = finer if not problem.linear or (finer > _STAGNANT and finer > 0.5 * coarser) else 0.0
     values, others = np.asarray(table @ fine), np.asarray(table @ coarse)
     estimates, start = {}, 0
     for unknown in problem.unknowns:
         stop = start + _SAMPLES * (2 if unknown.complex else 1)
-        size = np.linalg.norm(values[start:stop])
+        size = np.linalg.norm(values[start:stop]) or np.sqrt(_SAMPLES)  # of zero there is no relative error
         change = np.linalg.norm(values[start:stop] - others[start:stop])
         # Values carry rounding of the coefficients' own size, whatever the two solutions agree on.
         change = max(change * better, 1e-16 * np.sqrt(_SAMPLES))
@@ -101,6 +114,16 @@ def estimate_errors(
 @eqx.filter_jit
 def _value_table(features: FourierFeatures, unknowns: Any, rows: jax.Array) -> jax.Array:
     return value_rows(features, unknowns, rows)
+
+
+def _held_out(features: FourierFeatures, held: Data, theta: jax.Array) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Points and sizes of the residual by condition, one size a point for a complex one too."""
+    values = jax.device_get(_residuals(features, held, theta))
+    found = {}
+    for key, rows in held.points.items():
+        parts = values[key].reshape(len(rows), -1)
+        found[key] = np.asarray(rows), np.sqrt(np.sum(np.square(parts), axis=1))
+    return found
 
 
 def judge(
@@ -116,11 +139,7 @@ def judge(
     result, summary = solved
     train, held = data
     theta = result.theta
-    values = jax.device_get(_residuals(features, held, theta))
-    held_out = {}
-    for key, rows in held.points.items():
-        parts = values[key].reshape(len(rows), -1)
-        held_out[key] = np.asarray(rows), np.sqrt(np.sum(np.square(parts), axis=1))
+    held_out = _held_out(features, held, theta)
     stats: dict[str, Any] = {
         "rank": int(result.rank),
         "condition": float(result.condition),
@@ -131,18 +150,23 @@ def judge(
         "num_rows": num_rows(train),
         "linear": problem.linear,
         "weights": {key: float(value) for key, value in weights.items()},
+        "stability": float("nan"),
+        "coarse_stability": float("nan"),
         "fitted_only": [key for key, one in problem.conditions.items() if one.region.is_cloud],
     }
     if not np.all(np.isfinite(theta)):
-        stats["held_out"] = stats["stability"] = float("nan")
+        stats["held_out"] = float("nan")
         estimates = {name: float("inf") for name in problem.names}
     else:
         stats["held_out"] = held_out_size(features, held, theta, weights)
-        coarse = _coarser(lower, summary, jnp.asarray(coarse_columns(features, problem)))
+        keep = jnp.asarray(coarse_columns(features, problem))
+        coarse, coarser = _coarser(lower, summary, keep)
         estimates = estimate_errors(features, problem, held, weights, (theta, coarse))
-        rows = jnp.asarray(sample(problem.domain.interior, _SAMPLES // 2, sampler="sobol", seed=99))
-        stable = isinstance(lower, LeastSquares)  # a ridge hides what is undetermined
-        stats["stability"] = float(_responses(features, problem.unknowns, result, rows)) if stable else float("nan")
+        linear = lower.inner if isinstance(lower, GaussNewton) else lower
+        if isinstance(linear, LeastSquares):  # a ridge hides what is undetermined
+            rows = jnp.asarray(sample(problem.domain.interior, _SAMPLES // 2, sampler="sobol", seed=99))
+            responses = _responses(features, problem.unknowns, (result, coarser), keep, rows)
+            stats["stability"], stats["coarse_stability"] = map(float, responses)
     status = _status(stats, max(estimates.values()), tolerance)
     report = {
         "status": status,
@@ -157,9 +181,11 @@ def judge(
 def _status(stats: Mapping[str, Any], estimate: float, tolerance: float | None) -> str:
     if not np.isfinite(stats["held_out"]):
         return "nonfinite"
-    if stats["stability"] > UNSTABLE:
+    response, coarse = stats["stability"], stats["coarse_stability"]
+    close = estimate <= (DEFAULT_TOLERANCE if tolerance is None else tolerance)
+    if response > UNSTABLE or (close and response > max(SUSPECT, GROWTH * coarse)):
         return "ill_posed"
-    return "converged" if estimate <= (DEFAULT_TOLERANCE if tolerance is None else tolerance) else "stalled"
+    return "converged" if close else "stalled"
 
 
 def _advice(

@@ -7,7 +7,7 @@ from ifef.runs import session
 
 SETTINGS = {
     "convection(50)": presets.Setting(
-        (8, 8), 28, 1e-2, 1e-7, 100, {"equation": 121, "initial": 11, "periodic": 11}, pretraining=100
+        (8, 8), 28, 1e-2, 1e-7, 60, {"equation": 121, "initial": 11, "periodic": 11}, pretraining=60
     )
 }
 

@@ -7,6 +7,7 @@ from ifef.runs.folder import RunConfig as RunConfig
 from ifef.runs.folder import RunError as RunError
 from ifef.runs.folder import configure as configure
 from ifef.runs.folder import find as find
+from ifef.runs.folder import next_step as next_step
 from ifef.runs.session import Announce as Announce
 from ifef.runs.session import Outcome as Outcome
 from ifef.runs.session import outcome_text as outcome_text

@@ -20,7 +20,7 @@ _WORTH_KEEPING = 0.2  # seconds of compilation
 
 
 @contextmanager
-def compilation_cache() -> Iterator[Path | None]:
+def program_cache() -> Iterator[Path | None]:
     """Keep compiled programs in the user's cache folder; gives the folder, or None where that cannot be."""
     if chosen := getattr(jax.config, _FOLDER):  # the user's own choice, by JAX's variable
         yield Path(chosen)

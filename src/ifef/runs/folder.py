@@ -101,7 +101,7 @@ def source_of(folder: Path, config: RunConfig) -> Source:
 
 def refuse_unwritable(root: Path) -> None:
     """Refuse, before anything is computed, a place where no folder can be made."""
-    for place in (root, *root.absolute().parents):
+    for place in (root, *root.parents):
         if place.exists() or place.is_symlink():
             if not place.is_dir():
                 raise RunError(f"Cannot put a run into {str(root)!r}: {str(place)!r} is a file; choose another --out.")
@@ -170,6 +170,12 @@ def is_empty(folder: Path) -> bool:
     metrics = folder / METRICS
     recorded = metrics.exists() and metrics.stat().st_size > 0
     return not recorded and not any((folder / name).exists() for name in (CHECKPOINT, SOLUTION, RESULT))
+
+
+def next_step(folder: Path) -> str:
+    """How an unfinished run can go on."""
+    how = "goes on from its checkpoint" if (folder / CHECKPOINT).exists() else "begins it anew, as it has no checkpoint"
+    return f"`ifef resume {folder}` {how}."
 
 
 def checkpointed(folder: Path) -> list[dict[str, Any]] | None:

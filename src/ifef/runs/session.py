@@ -148,14 +148,13 @@ def show(folder: Path) -> str:
     config = on_disk.read_config(folder)
     if (folder / on_disk.RESULT).is_file():
         text = outcome_text(folder, storage.read_json(folder / on_disk.RESULT))
-        again = "" if on_disk.is_finished(folder) else f"\nIt can go on: ifef resume {folder}"
+        again = "" if on_disk.is_finished(folder) else f"\n{on_disk.next_step(folder)}"
         return f"{text}\nAll of it is in {folder}{again}"
     label = Path(config.file).stem if config.file else config.problem
     if on_disk.is_running(folder):
         return f"{label}: running now\n{_reached(folder)}"
-    history = on_disk.checkpointed(folder)
-    went = "its checkpoint is kept" if history is not None else "it has no checkpoint and begins anew"
-    return f"{label}: not finished; {went}\n{_reached(folder)}\nGo on with: ifef resume {folder}"
+    on_disk.checkpointed(folder)  # a damaged one is said now
+    return f"{label}: not finished\n{_reached(folder)}\n{on_disk.next_step(folder)}"
 
 
 def _reached(folder: Path) -> str:

@@ -117,7 +117,7 @@ def _checked(path: str, names: dict[str, Any]) -> Problem:
 def one_line(error: BaseException) -> str:
     """What an exception says, in one line that is not too long."""
     text = " ".join(str(error).split())
-    return text if len(text) <= _LONGEST else text[: text.rfind(" ", 0, _LONGEST)] + " ..."
+    return text if len(text) <= _LONGEST else text[: text.rfind(" ", 0, _LONGEST)] + " [...]"
 
 
 def _named(error: BaseException) -> str:
