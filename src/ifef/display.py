@@ -178,6 +178,6 @@ class _Screen:
             row = [Text(self._safe(key)), number(losses.get(key))]
             table.add_row(*row, *([number(weights.get(key))] if weights else []))
         facts = [("held-out", "held_out", ".2e"), ("rank", "rank", ".0f"), ("columns", "num_features", ".0f")]
-        facts += [("loss", "loss", ".2e"), ("condition", "condition", ".1e")]
+        facts += [("loss", "loss", ".2e"), ("condition number", "condition", ".1e")]
         said = [f"{label} {number(self._known[key], form)}" for label, key, form in facts if key in self._known]
         return [*([table] if losses or weights else []), Text("  " + "   ".join(said))]

@@ -17,9 +17,10 @@ from ifef.domain import Face
 from ifef.features import FourierFeatures
 from ifef.journal import Journal, Progress, fingerprint
 from ifef.lower import AbstractLower, GaussNewton, LeastSquares, solve_lower
+from ifef.packing import pack_features
 from ifef.problem import Problem
 from ifef.sampling import generator
-from ifef.solution import Solution, pack_features
+from ifef.solution import Solution
 from ifef.training import Job, train
 from ifef.upper import Training
 from ifef.verdict import judge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from ifef import export, metrics, plots, storage
 from ifef.calculus import float64
 from ifef.checks import columns
 from ifef.domain import Box, stack_coordinates
-from ifef.features import MLP, FourierFeatures, Identity, make_fields
+from ifef.features import FourierFeatures, make_fields, unknown_sizes
+from ifef.packing import pack_features, unpack_features
 from ifef.problem import Problem, Unknown
 from ifef.sampling import sample
 
@@ -197,53 +198,6 @@ def _with_suffix(path: Path) -> Path:
     return path if path.suffix else path.with_name(path.name + ".ifef")
 
 
-def pack_features(features: FourierFeatures) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Settings and arrays from which `unpack_features` makes the same features."""
-    backbone = features.backbone
-    kind = "mlp" if isinstance(backbone, MLP) else "identity" if isinstance(backbone, Identity) else "own"
-    leaves = [leaf for leaf in jax.tree_util.tree_leaves(backbone) if eqx.is_array(leaf)]
-    arrays = {f"backbone.{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    arrays["frequencies"] = np.asarray(features.frequencies)
-    domain = {name: [low, high] for name, low, high in _sides(features.domain)}
-    settings = {"kind": kind, "domain": domain, "enlarged": features.enlarged, "basis": len(features.basis)}
-    return settings, arrays
-
-
-def _sides(domain: Box) -> list[tuple[str, float, float]]:
-    return list(zip(domain.names, domain.lows, domain.highs, strict=True))
-
-
-def unpack_features(
-    settings: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    basis: tuple[Callable[..., Any], ...] = (),
-    backbone: Any = None,
-) -> FourierFeatures:
-    """Make features from what `pack_features` gave; an own backbone must be given again, to be filled."""
-    leaves = [
-        jnp.asarray(arrays[f"backbone.{index}"]) for index in range(sum(k.startswith("backbone.") for k in arrays))
-    ]
-    if settings["kind"] == "mlp":
-        half = len(leaves) // 2
-        backbone = MLP(tuple(leaves[:half]), tuple(leaves[half:]))
-    elif settings["kind"] == "identity":
-        backbone = Identity()
-    elif backbone is None:
-        raise ValueError("load(...): this solution has a backbone of its own kind; give it again as backbone=....")
-    else:
-        flat, tree = jax.tree_util.tree_flatten(backbone)
-        places = [index for index, leaf in enumerate(flat) if eqx.is_array(leaf)]
-        if [np.shape(flat[index]) for index in places] != [leaf.shape for leaf in leaves]:
-            raise ValueError("load(...): the given backbone has other shapes than the one that was saved.")
-        for index, leaf in zip(places, leaves, strict=True):
-            flat[index] = leaf
-        backbone = jax.tree_util.tree_unflatten(tree, flat)
-    if settings["basis"] != len(basis):
-        raise ValueError(f"load(...): the solution has {settings['basis']} own basis functions; give its problem.")
-    domain = Box(**{name: tuple(pair) for name, pair in settings["domain"].items()})
-    return FourierFeatures(backbone, domain, jnp.asarray(arrays["frequencies"]), settings["enlarged"], basis)
-
-
 def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     features, arrays = pack_features(solution.features)
     arrays["theta"] = solution.theta
@@ -288,6 +242,12 @@ def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = No
             features = unpack_features(settings["features"], arrays, basis, backbone)
         history, theta = settings["history"], arrays["theta"]
         report = {key: settings[key] for key in ("status", "advice", "stats", "estimates", "problem")}
+        STATUSES[report["status"]]
+        for kind, given in ((dict, report["stats"]), (dict, report["estimates"]), (list, history)):
+            if not isinstance(given, kind):
+                raise TypeError(f"a {kind.__name__} in the place of {given!r}")
+        if theta.shape != (sum(unknown_sizes(features, unknowns)),):
+            raise TypeError(f"coefficients that fit the features, not {theta.shape}")
     except (KeyError, TypeError, AttributeError) as error:
         raise storage.StorageError(f"{path} is not a whole solution (it lacks {error}); solve again.") from error
     if problem is not None and (problem.domain != features.domain or problem.unknowns != unknowns):

@@ -116,32 +116,39 @@ def _shown(progress: bool | Progress, title: str) -> Iterator[Progress | None]:
 def _automatic(problem: Problem, seed: int, budget: _Budget, report: Progress | None) -> Solution:
     """Search for frequencies; where they leave much, widen a zero-centred basis while it pays; keep the best."""
     started = time.perf_counter()
-    attempts = _attempts(problem, seed, budget, report)
     best: Solution | None = None
     weights: dict[str, float] | None = None
-    stopped = "stall"
-    for features, points, columns in attempts:
-        solution = fit(problem, features, points, tolerance=budget.tolerance, weights=weights, seed=seed)
-        # Residuals compare only under one set of weights.
-        weights = solution.stats["weights"] if weights is None else weights
-        if report is not None:
-            shown = {key: solution.stats[key] for key in ("held_out", "rank", "condition", "num_features")}
-            report({"phase": "solve", **shown, "losses": {k: v**2 for k, v in solution.residuals.items()}})
-        pays = best is None or solution.stats["held_out"] < _PAYS * best.stats["held_out"]
-        if best is None or solution.stats["held_out"] < best.stats["held_out"]:
-            best = solution
-        reason = _reason(best, pays, columns, budget)
-        if reason:
-            stopped = reason
-            break
+    stopped = ""
+    try:
+        for features, points, columns in _attempts(problem, seed, budget, report):
+            solution = fit(problem, features, points, tolerance=budget.tolerance, weights=weights, seed=seed)
+            # Residuals compare only under one set of weights.
+            weights = solution.stats["weights"] if weights is None else weights
+            _show(report, solution)
+            pays = best is None or solution.stats["held_out"] < _PAYS * best.stats["held_out"]
+            if best is None or solution.stats["held_out"] < best.stats["held_out"]:
+                best = solution
+            stopped = _reason(best, pays, columns, budget)
+            if stopped:
+                break
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        best.status = stopped = "interrupted"
     assert best is not None
     best.stats["seconds"] = time.perf_counter() - started
-    best.stats["stopped"] = stopped
+    best.stats["stopped"] = stopped or "stall"
     if best.status == "stalled" and stopped in ("time", "features"):
         best.status = "out_of_budget"
         more = "max_seconds" if stopped == "time" else "max_features"
         best.advice = f"The budget of {stopped} was used up: a larger {more} may help. {best.advice}"
     return best
+
+
+def _show(report: Progress | None, solution: Solution) -> None:
+    if report is not None:
+        shown = {key: solution.stats[key] for key in ("held_out", "rank", "condition", "num_features")}
+        report({"phase": "solve", **shown, "losses": {k: v**2 for k, v in solution.residuals.items()}})
 
 
 def _attempts(

@@ -92,6 +92,7 @@ def _phase(
             journal.tick(name, epoch, training.epochs)
             journal.save(name, state, now=epoch == training.epochs)
         except KeyboardInterrupt:
+            journal.save(name, state, now=True)
             return state, "interrupted"
         if time.monotonic() > journal.deadline and epoch < training.epochs:
             journal.save(name, state, now=True)  # more time may be given later
