@@ -1,6 +1,6 @@
 """The paper's own algorithm and numbers on its own problems, full size; made for a GPU.
 
-    python benchmarks/paper_preset.py helmholtz-low --seeds 0 1 2 3 4 [--preset paper-pd] [--epochs N] [--out FOLDER]
+    python benchmarks/paper_preset.py helmholtz-low --seeds 0 1 2 3 4 [--preset paper-pd] [--epochs N] [--workers N]
 
 Stores the error, the time of each phase and the history of every seed; a seed that fails stays in.
 """
@@ -8,7 +8,10 @@ Stores the error, the time of each phase and the history of every seed; a seed t
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +59,15 @@ def main() -> None:
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--out", default=".", help="folder of the checkpoints")
+    parser.add_argument("--workers", type=int, default=1, help="seeds run side by side, which share the device")
     options = parser.parse_args()
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # or the first worker takes most of the memory
     for name in options.names:
-        runs = [run(name, seed, options) for seed in options.seeds]
+        with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
+            runs = list(pool.map(run, *zip(*[(name, seed, options) for seed in options.seeds], strict=True)))
         short = "" if options.epochs is None else f"-{options.epochs}-epochs"
-        store(f"{options.preset}-{name}{short}", "the paper's algorithm and settings", runs)
+        facts = {"workers": options.workers}
+        store(f"{options.preset}-{name}{short}", "the paper's algorithm and settings", runs, **facts)
 
 
 if __name__ == "__main__":

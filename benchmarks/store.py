@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ def store(name: str, claim: str, runs: list[dict[str, Any]], **facts: Any) -> Pa
         "matmul_gflops": product,
         "qr_gflops": factorisation,
     }
+    # A copy of the tree on a machine without its history is told what it is a copy of.
+    machine["commit"] = machine["commit"] or os.environ.get("IFEF_COMMIT")
     path = RESULTS / f"{name}.json"
     RESULTS.mkdir(exist_ok=True)
     write_json(path, {"claim": claim, **facts, "machine": machine, "runs": runs})

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -270,6 +271,21 @@ def data_of(name: str) -> tuple[Data, dict[str, float]]:
     data = make_data(small(name), points_of(name))
     scales = condition_scales(features_of(name), data)
     return data, {key: 1.0 / scale**2 for key, scale in scales.items()}
+
+
+def conditions_of(name: str) -> dict[str, Any]:
+    """Give the conditions of a problem of the table, as arguments of another `Problem`."""
+    return dict(small(name).conditions)
+
+
+def setting(name: str) -> Any:
+    """Give a setting of JAX as the caller has it; a name that JAX makes at run time, which no type checker sees."""
+    return getattr(jax.config, name)
+
+
+def programs(compiled: Any) -> int:
+    """Count the programs that a compiled function has compiled so far."""
+    return compiled._cached._cache_size()
 
 
 def errors(solution: Solution) -> dict[str, float]:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import setting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -117,12 +118,12 @@ def test_derivatives_are_fields_for_compilation_batching_and_further_derivatives
 def test_float64_leaves_the_settings_as_they_were(x64, precision):
     with jax.enable_x64(x64), jax.default_matmul_precision(precision):
         with float64():
-            assert jax.config.jax_enable_x64
-            assert jax.config.jax_default_matmul_precision == "highest"
+            assert setting("jax_enable_x64")
+            assert setting("jax_default_matmul_precision") == "highest"
             assert jnp.zeros(1).dtype == np.float64
-        assert jax.config.jax_enable_x64 == x64
-        assert jax.config.jax_default_matmul_precision == precision
+        assert setting("jax_enable_x64") == x64
+        assert setting("jax_default_matmul_precision") == precision
         with pytest.raises(KeyError), float64():
             raise KeyError("an exception leaves no trace either")
-        assert jax.config.jax_enable_x64 == x64
-        assert jax.config.jax_default_matmul_precision == precision
+        assert setting("jax_enable_x64") == x64
+        assert setting("jax_default_matmul_precision") == precision

@@ -165,7 +165,7 @@ def test_no_frequencies_leave_a_plain_network():
 
 def test_coefficients_become_fields_by_kind_of_unknown():
     features = fourier_features(PROBLEM, 2, backbone=())  # 4 + 2 + 1 columns
-    unknowns = (Unknown("u"), Unknown("k", scalar=True), Unknown("c", over="x"), Unknown("w", complex=True))
+    unknowns = (Unknown("u"), Unknown("k", scalar=True), Unknown("c", over=("x",)), Unknown("w", complex=True))
     assert unknown_sizes(features, unknowns) == (7, 1, 7, 14)
     psi = evaluate(features, **MIDDLE)
     with float64():

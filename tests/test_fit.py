@@ -9,7 +9,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import BARE, LINE, PLAIN, PLANE, SMALL, errors, features_of, points_of, slope, small, solved, value
+from helpers import (
+    BARE,
+    LINE,
+    PLAIN,
+    PLANE,
+    SMALL,
+    conditions_of,
+    errors,
+    features_of,
+    points_of,
+    setting,
+    slope,
+    small,
+    solved,
+    value,
+)
 from jax.tree_util import Partial
 
 from ifef.calculus import d
@@ -78,7 +93,7 @@ def waves() -> tuple[Problem, dict[str, np.ndarray]]:
 
 def trained(**how: Any) -> Solution:
     problem, points = waves()
-    features = fourier_features(problem, 4, backbone=(6,), sigma=0.7, seed=2, initialisation="torch")
+    features = fourier_features(problem, 3, backbone=(6,), seed=1, initialisation="torch", enlarged=False)
     return fit(problem, features, points, **how)
 
 
@@ -100,12 +115,14 @@ def same(one: Solution, other: Solution) -> bool:
 
 
 def test_algorithm_1_lowers_the_held_out_residual_and_the_error():
-    plain, better = trained(), trained(upper=Training(150, 1e-2))
-    assert better.stats["held_out"] < 0.2 * plain.stats["held_out"]
+    plain, better = trained(), trained(upper=Training(200, 2e-2))
+    assert better.stats["held_out"] < 0.1 * plain.stats["held_out"]
     assert better.error() < 0.2 * plain.error()
-    assert [record["epoch"] for record in better.history] == list(range(1, 151))
+    assert [record["epoch"] for record in better.history] == list(range(1, 201))
+    # a record is of the features that its theta was found for, or it would be off by any factor
     held_out = [record["held_out"] for record in better.history]
-    assert held_out[-1] < 0.3 * held_out[0]
+    assert held_out[0] == pytest.approx(plain.stats["held_out"], rel=1e-2)
+    assert held_out[-1] == pytest.approx(better.stats["held_out"], rel=0.2)
 
 
 def test_pretraining_trains_the_backbone_and_nothing_else():
@@ -114,6 +131,7 @@ def test_pretraining_trains_the_backbone_and_nothing_else():
     assert losses[-1] < 0.9 * losses[0]
     np.testing.assert_array_equal(solution.features.frequencies, plain.features.frequencies)
     assert isinstance(solution.features.backbone, MLP)
+    assert isinstance(plain.features.backbone, MLP)
     assert not np.any(solution.features.backbone.weights[0] == plain.features.backbone.weights[0])
 
 
@@ -148,7 +166,7 @@ def test_divergence_is_reported_and_the_last_good_backbone_is_kept():
 
 
 def test_a_budget_of_no_time_stops_training_and_still_answers():
-    solution = trained(upper=Training(150, 1e-2), max_seconds=0.0)
+    solution = trained(upper=Training(200, 2e-2), max_seconds=0.0)
     assert solution.status == "out_of_budget"
     assert np.all(np.isfinite(solution.theta))
     assert len(solution.history) == 1
@@ -271,7 +289,7 @@ def robin(x: float = 1.0, shift: float = 0.0, u: float = 1.0, equation: float = 
     name, first, last = names
     box = Box(**{name: (shift, shift + x)})
     source = lambda p: equation * u * np.cos(7.0 * (p[0] - shift) / x)  # noqa: E731
-    conditions = {
+    conditions: dict[str, Any] = {
         first: Condition(box.interior, Partial(twice, x, equation), source),
         last: Condition(box.lower(name), value, 2.0 * u),
         "end": Condition(box.upper(name), Partial(mixture, x)),
@@ -322,7 +340,7 @@ def test_weights_do_change_what_is_poorly_solved():
 def test_the_exact_solution_is_never_used():
     with_exact, without = (
         fit(problem, features_of("growth"), points_of("growth"))
-        for problem in (small("growth"), Problem(LINE, **small("growth").conditions))
+        for problem in (small("growth"), Problem(LINE, **conditions_of("growth")))
     )
     np.testing.assert_array_equal(with_exact.theta, without.theta)
     assert with_exact.stats | {"seconds": 0} == without.stats | {"seconds": 0}
@@ -348,8 +366,8 @@ def test_settings_of_jax_are_the_callers_afterwards_and_results_are_float64():
     for x64 in (False, True):
         with jax.enable_x64(x64), jax.default_matmul_precision("default"):
             solution = fit(small("growth"), features_of("growth"), points_of("growth"))
-            assert jax.config.jax_enable_x64 == x64
-            assert jax.config.jax_default_matmul_precision == "default"
+            assert setting("jax_enable_x64") == x64
+            assert setting("jax_default_matmul_precision") == "default"
             assert solution.theta.dtype == np.float64
             assert solution(x=0.5).dtype == np.float64
             assert jnp.zeros(1).dtype == (np.float64 if x64 else np.float32)
@@ -359,11 +377,11 @@ def test_settings_of_jax_are_the_callers_afterwards_and_results_are_float64():
 # --- what must never count as converged -------------------------------------------------------------------------------
 
 
-def on_a_line(**conditions: Condition) -> Problem:
+def on_a_line(**conditions: Any) -> Problem:
     return Problem(LINE, equation=Condition(LINE.interior, curved, lambda p: np.sin(3.0 * p.x)), **conditions)
 
 
-def on_a_plane(operator: Any, **conditions: Condition) -> Problem:
+def on_a_plane(operator: Any, **conditions: Any) -> Problem:
     return Problem(PLANE, equation=Condition(PLANE.interior, operator), **conditions)
 
 
@@ -434,8 +452,8 @@ def test_an_overdetermined_problem_never_converges():
 
 
 def test_a_redundant_condition_is_no_contradiction():
-    problem = Problem(LINE, **small("growth").conditions, end=Condition(LINE.upper("x"), value, math.e))
-    assert fit(problem, features_of("growth"), {**points_of("growth"), "end": [[1.0]]}).status == "converged"
+    problem = Problem(LINE, **conditions_of("growth"), end=Condition(LINE.upper("x"), value, math.e))
+    assert fit(problem, features_of("growth"), {**points_of("growth"), "end": np.array([[1.0]])}).status == "converged"
 
 
 def test_zero_is_a_solution_like_any_other():
@@ -447,6 +465,7 @@ def test_zero_is_a_solution_like_any_other():
 
 def test_fewer_rows_than_columns_are_not_converged_and_say_so():
     problem = wave()
-    solution = fit(problem, fourier_features(problem, **(BARE | {"sigma": 2.0})), problem.sample(12))
+    other: dict[str, Any] = BARE | {"sigma": 2.0}
+    solution = fit(problem, fourier_features(problem, **other), problem.sample(12))
     assert solution.status != "converged"
     assert "fewer rows (14) than columns (26)" in solution.advice or solution.status == "ill_posed"

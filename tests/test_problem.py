@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import LINE, PLANE, slope, small, value
+from helpers import LINE, PLANE, setting, slope, small, value
 from jax.tree_util import Partial
 from scipy.integrate import quad
 from scipy.special import erf
@@ -228,5 +228,5 @@ def test_making_a_problem_leaves_the_settings_of_jax_alone():
     for x64 in (False, True):
         with jax.enable_x64(x64), jax.default_matmul_precision("default"):
             Problem(LINE, ode=Condition(LINE.interior, lambda u, p: slope(u, p), lambda p: jnp.sin(p.x)))
-            assert jax.config.jax_enable_x64 == x64
-            assert jax.config.jax_default_matmul_precision == "default"
+            assert setting("jax_enable_x64") == x64
+            assert setting("jax_default_matmul_precision") == "default"

@@ -21,7 +21,9 @@ from ifef.features import Features, make_fields, unknown_sizes
 from ifef.problem import Problem, Unknown
 
 CHUNK = 256
-"""Points differentiated at once: derivatives of all features live only for one chunk."""
+"""Points differentiated at once on a CPU: derivatives of all features live only for one chunk."""
+
+_WIDE = 4096  # on an accelerator, where a small chunk leaves most of it idle
 
 
 class Data(eqx.Module):
@@ -61,6 +63,11 @@ def _traced(operator: Any) -> Any:
     return jax.tree_util.tree_map(lambda leaf: jnp.asarray(leaf) if floating(leaf) else leaf, operator)
 
 
+def _lanes(rows: int) -> int:
+    """Points to differentiate at once."""
+    return min(CHUNK if jax.default_backend() == "cpu" else _WIDE, rows)
+
+
 def _components(value: jax.Array, is_complex: bool) -> jax.Array:
     """Give real and imaginary parts as separate rows."""
     return jnp.stack([jnp.real(value), jnp.imag(value)]) if is_complex else jnp.real(value)[None]
@@ -88,7 +95,7 @@ def residuals(features: Features, data: Data, theta: jax.Array, *, remat: bool =
             return _residual_at(features, data, key, theta, *pair)
 
         body = jax.checkpoint(one) if remat else one
-        values = jax.lax.map(body, (rows, data.targets[key]), batch_size=min(CHUNK, rows.shape[0]))
+        values = jax.lax.map(body, (rows, data.targets[key]), batch_size=_lanes(rows.shape[0]))
         result[key] = values.reshape(-1)
     return result
 
@@ -114,7 +121,7 @@ def condition_rows(features: Features, data: Data, key: str, theta: jax.Array) -
         return jnp.concatenate([gradient, (gradient @ theta - value)[:, None]], axis=1)
 
     rows = data.points[key]
-    block = jax.lax.map(one, (rows, data.targets[key]), batch_size=min(CHUNK, rows.shape[0]))
+    block = jax.lax.map(one, (rows, data.targets[key]), batch_size=_lanes(rows.shape[0]))
     return block.reshape(-1, block.shape[-1])
 
 

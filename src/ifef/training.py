@@ -88,7 +88,7 @@ def _phase(
                 return good, f"Training diverged in epoch {epoch + count} of {name}; lower the learning rate."
             good, state, epoch = state, after, epoch + count
             if epoch % every == 0 or epoch == training.epochs:
-                journal.record(_entry(name, training, _trained(features, state), state, job, losses))
+                journal.record(_entry(name, training, eqx.combine(state.seen, task.rest), state, job, losses))
             journal.tick(name, epoch, training.epochs)
             journal.save(name, state, now=epoch == training.epochs)
         except KeyboardInterrupt:

@@ -78,6 +78,8 @@ class TrainState(eqx.Module):
     losses: dict[str, jax.Array]
     rank: jax.Array
     condition: jax.Array
+    seen: Any
+    """The omega that theta was found for: with dependent columns, theta means nothing for the omega one step on."""
 
 
 def split(features: Features) -> tuple[Any, Any]:
@@ -105,6 +107,7 @@ def start_state(
         zeros,
         jnp.zeros((), dtype=jnp.int64),
         jnp.ones(()),
+        omega,
     )
 
 
@@ -217,6 +220,7 @@ def two_level_epoch(task: Task, lower: AbstractLower, state: TrainState) -> Trai
         squares,
         result.rank.astype(jnp.int64),
         result.condition,
+        state.omega,
     )
 
 
@@ -237,7 +241,7 @@ def joint_epoch(task: Task, state: TrainState) -> TrainState:
     omega, theta = both
     duals, dual_optimiser = _ascend(training, state, squares)
     return TrainState(
-        omega, theta, optimiser, state.epoch + 1, duals, dual_optimiser, squares, state.rank, state.condition
+        omega, theta, optimiser, state.epoch + 1, duals, dual_optimiser, squares, state.rank, state.condition, omega
     )
 
 
