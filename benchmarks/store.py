@@ -17,7 +17,7 @@ def store(name: str, claim: str, runs: list[dict[str, Any]], **facts: Any) -> Pa
     """Write `results/<name>.json`: the claim, every run (failures too), and the machine with its rates."""
     product, factorisation = speed()
     machine = {
-        **environment([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        **environment([Path(word).name for word in sys.argv]),
         "matmul_gflops": product,
         "qr_gflops": factorisation,
     }
