@@ -103,28 +103,32 @@ def _answers(operator: Callable[..., Any], domain: Box, unknowns: tuple[Any, ...
     return jax.vmap(at)(points)
 
 
-def _sentence(label: str, error: Exception, domain: Box) -> Exception:
+def sentence(label: str, error: Exception, domain: Box) -> Exception:
     """Turn what an operator raised into one clear sentence."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = (str(error).splitlines()[0] if str(error) else type(error).__name__).rstrip(".")
+    arguments = "the unknowns and then the point" if label.endswith("operator") else "one argument, the point"
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return ValueError(f"{label} decides by a coordinate's or field's value (`if`, `and`, `max`); use jnp.where.")
     if isinstance(error, (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)) or (
         isinstance(error, TypeError) and "real number" in text
     ):
         return TypeError(f"{label} uses a function of `math` or NumPy on a point or field; use jnp.sin, jnp.exp, ….")
-    if isinstance(error, AttributeError) and "Point" in text:
+    if "_probe.<locals>.field() " in text or (isinstance(error, AttributeError) and "Tracer has no" in text):
+        return TypeError(f"{label} gives a field coordinates; evaluate fields at a point, u(p), d(u, 'x')(p): {text}.")
+    if (isinstance(error, AttributeError) and "Point" in text) or "unexpected field names" in text:
         return ValueError(
             f"{label} asks a point for a coordinate that it does not have ({text}); "
             f"the coordinates are: {', '.join(domain.names)}."
         )
     if isinstance(error, TypeError) and "positional argument" in text:
-        return TypeError(f"{label} takes the unknowns and then the point: {text}.")
+        return TypeError(f"{label} takes {arguments}: {text}.")
     if isinstance(error, TypeError) and ("function" in text or "callable" in text or "unsupported operand" in text):
         return TypeError(f"{label} mixes a field with numbers; evaluate fields at a point, u(p), d(u, 'x')(p): {text}.")
     if isinstance(error, ValueError) and text.startswith("returns "):
         return ValueError(f"{label} {text}.")
-    kind = type(error) if type(error) in (TypeError, ValueError) else ValueError
-    return kind(f"{label} fails: {text}")
+    known = type(error) in (TypeError, ValueError)
+    what = text if known or text == type(error).__name__ else f"{type(error).__name__}: {text}"
+    return (type(error) if known else ValueError)(f"{label} fails: {what}.")
 
 
 def check_operator(
@@ -140,7 +144,7 @@ def check_operator(
         try:
             values, fenced, changed = jax.device_get(_answers(operator, domain, tuple(unknowns), points))
         except Exception as error:  # whatever a user's function raises becomes one sentence
-            raise _sentence(label, error, domain) from error
+            raise sentence(label, error, domain) from error
     depends = tuple(bool(one) for one in changed.any(axis=0))
     _warn_of_float32(label, operator)
     finite = np.isfinite(values[:, 1:]).any(axis=1)
@@ -151,6 +155,8 @@ def check_operator(
     if outside.any():
         at = describe(domain, rows[np.flatnonzero(outside)[0]])
         raise ValueError(f"{label} evaluates u outside of {domain} when it is at {at}; check the shift.")
+    if np.iscomplexobj(values) and not any(unknown.complex for unknown in unknowns):
+        raise ValueError(f"{label} is complex and no unknown is; declare one as Unknown(name, complex=True).")
     if not any(depends):
         raise ValueError(f"{label} does not depend on any unknown; it would constrain nothing.")
     return _affine(values), depends
@@ -220,7 +226,7 @@ def _all_at_once(function: Any, domain: Box, coordinates: np.ndarray) -> np.ndar
     chosen = np.unique(np.linspace(0, num - 1, 3).astype(int))
     try:
         values = np.asarray(function(columns(domain, coordinates)))
-        if values.dtype == object or values.shape not in ((), (num,)):
+        if values.dtype.kind not in "biufc" or values.shape not in ((), (num,)):
             return None
         values = np.broadcast_to(values, (num,))
         single = [np.asarray(function(point_type(domain.names)(*coordinates[index]))) for index in chosen]
@@ -238,14 +244,30 @@ def _one_by_one(label: str, function: Any, domain: Box, coordinates: np.ndarray)
     values = []
     for row in coordinates:
         try:
-            value = np.asarray(function(make(*(np.float64(x) for x in row))))
+            answer = function(make(*(np.float64(x) for x in row)))
+            value = np.asarray(answer)
         except Exception as error:  # whatever a user's function raises becomes one sentence
-            raise _sentence(label, error, domain) from error
-        if value.shape != () or value.dtype == object:
-            got = "nothing" if value.dtype == object else f"an array of shape {value.shape}"
+            raise sentence(label, error, domain) from error
+        if value.shape != () or value.dtype.kind not in "biufc":
+            kind = f"an array of shape {value.shape}" if value.shape else f"a {type(answer).__name__}"
+            got = "nothing" if answer is None else kind
             raise ValueError(f"{label} must return one number at a point; at {describe(domain, row)} it gives {got}.")
         values.append(value)
     return np.stack(values)
+
+
+def check_traced(label: str, function: Callable[..., Any], domain: Box) -> None:
+    """Refuse a function of a point that works on numbers and not in JAX, which is to differentiate it."""
+    with float64():
+        try:
+            jax.eval_shape(function, point_type(domain.names)(*map(jnp.asarray, domain.lows)))
+        except Exception as error:  # whatever a user's function raises becomes one sentence
+            raise sentence(label, error, domain) from error
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a finite real number."""
+    return is_number(value) and not isinstance(value, (complex, np.complexfloating))
 
 
 def is_number(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import keyword
 import math
+import reprlib
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,11 @@ RESERVED_COORDINATES = ("normal",)
 def point_type(names: tuple[str, ...]) -> type:
     """Give the named-tuple type of a point, one per tuple of names: a second type would compile everything anew."""
     return namedtuple("Point", names)
+
+
+def shown(value: Any) -> str:
+    """Write whatever a user gave in one short line, for a message."""
+    return " ".join(reprlib.repr(value).split())
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ class Box:
         return hash((self.names, self.lows, self.highs))
 
     def _known(self, name: str, verb: str) -> tuple[float, float]:
-        if name not in self._bounds:
+        if name not in self.names:
             raise ValueError(
                 f"{verb}: there is no coordinate {name!r} in this box; its coordinates are: {', '.join(self.names)}."
             )
@@ -192,12 +198,13 @@ class Box:
 
 def _checked_bounds(name: str, pair: Sequence[float]) -> tuple[float, float]:
     """Check one coordinate's name and bounds."""
-    if keyword.iskeyword(name) or name.startswith("_") or name in RESERVED_COORDINATES:
+    usable = name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+    if not usable or name in RESERVED_COORDINATES:
         raise ValueError(f"Box({name}=...): {name!r} cannot name a coordinate; choose another name.")
     try:
         low, high = (float(value) for value in pair)
-    except (TypeError, ValueError):
-        raise ValueError(f"Box({name}={pair!r}): give two numbers, {name}=(low, high).") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"Box({name}={shown(pair)}): give two numbers, {name}=(low, high).") from None
     if not (math.isfinite(low) and math.isfinite(high)):
         raise ValueError(f"Box({name}=({low:g}, {high:g})): both ends must be finite.")
     if not math.isfinite(high - low):
@@ -206,6 +213,14 @@ def _checked_bounds(name: str, pair: Sequence[float]) -> tuple[float, float]:
         hint = "swap them" if low > high else "they are equal"
         raise ValueError(f"Box({name}=({low:g}, {high:g})): the low end must be below the high end; {hint}.")
     return low, high
+
+
+def real_array(values: Any) -> np.ndarray:
+    """Make a float64 array; complex numbers and text are a `TypeError` rather than cut down or parsed."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biufO":
+        raise TypeError(f"real numbers are needed, not {array.dtype}")
+    return array.astype(np.float64, copy=False)
 
 
 def stack_coordinates(names: tuple[str, ...], arrays: Mapping[str, Any], verb: str) -> np.ndarray:
@@ -219,8 +234,8 @@ def stack_coordinates(names: tuple[str, ...], arrays: Mapping[str, Any], verb: s
     columns = []
     for name in names:
         try:
-            columns.append(np.asarray(arrays[name], dtype=np.float64))
-        except (TypeError, ValueError):
+            columns.append(real_array(arrays[name]))
+        except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{verb}: {name!r} must be a number or an array of numbers.") from None
         if not np.all(np.isfinite(columns[-1])):
             raise ValueError(f"{verb}: {name!r} holds NaN or infinity.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ifef.calculus import Field, Point, float64
-from ifef.domain import Box, point_type
+from ifef.checks import sentence
+from ifef.domain import Box, point_type, real_array, shown
 from ifef.problem import Problem, Unknown
 from ifef.sampling import generator
 
@@ -153,10 +154,10 @@ def gaussian(num: int, dimension: int, sigma: float | Sequence[float] = 1.0, *, 
     """Draw B ~ N(0, sigma^2), (num, dimension). Rows of a smaller B are the first rows of a larger one (nested)."""
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
         raise ValueError(f"num_frequencies={num!r}: give a whole number, 0 or more.")
-    scale = np.asarray(sigma, dtype=np.float64)
+    scale = _numbers(sigma)
     if scale.shape not in ((), (dimension,)) or not np.all(np.isfinite(scale)) or np.any(scale < 0):
         raise ValueError(
-            f"sigma={sigma!r}: give one positive number, or one for each of the {dimension} hidden coordinates."
+            f"sigma={shown(sigma)}: give one positive number, or one for each of the {dimension} hidden coordinates."
         )
     return scale * generator(seed, "frequencies").normal(size=(num, dimension))
 
@@ -177,19 +178,31 @@ def fourier_features(
     `backbone` is a sequence of hidden widths (empty: Fourier features of the inputs), an Equinox module that maps the
     scaled point (n,) to (p,), or a function of a point. `frequencies` gives B itself instead of D and sigma.
     """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"fourier_features(problem, ...): give a Problem, not a {type(problem).__name__}.")
     domain = problem.domain
     if not callable(backbone):
+        if not isinstance(backbone, Iterable):
+            raise TypeError(f"backbone={shown(backbone)}: give hidden widths such as (64, 64), a module or a function.")
         backbone = mlp(len(domain.names), tuple(backbone), seed=seed, initialisation=initialisation)
     with float64():
         hidden = _hidden_size(backbone, domain)
         if frequencies is None:
             frequencies = gaussian(num_frequencies, hidden, sigma, seed=seed)
-        table = np.asarray(frequencies, dtype=np.float64)
+        table = _numbers(frequencies)
         if table.ndim != 2 or table.shape[1] != hidden or not np.all(np.isfinite(table)):
             raise ValueError(f"frequencies: give a finite array (D, {hidden}), one column a hidden coordinate.")
         if len(table) == 0 and not (enlarged or problem.basis):
             raise ValueError("fourier_features(num_frequencies=0, enlarged=False): the basis would be empty.")
         return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, problem.basis)
+
+
+def _numbers(values: Any) -> np.ndarray:
+    """Make a float64 array, of NaN where these are no real numbers."""
+    try:
+        return real_array(values)
+    except (TypeError, ValueError, OverflowError):
+        return np.array(np.nan)
 
 
 def _hidden_size(backbone: Any, domain: Box) -> int:
@@ -200,10 +213,10 @@ def _hidden_size(backbone: Any, domain: Box) -> int:
     kind = "the scaled point" if isinstance(backbone, eqx.Module) else "a point"
     evaluate: Any = backbone
     try:
+        jax.eval_shape(evaluate, argument)  # in every use of it JAX has to see through it
         hidden = np.asarray(jnp.asarray(evaluate(argument)))
     except Exception as error:  # whatever a user's module raises becomes one sentence
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"backbone fails on {kind} of {domain}: {text}") from error
+        raise sentence(f"backbone on {kind} of {domain}", error, domain) from error
     if hidden.ndim != 1 or not np.all(np.isfinite(hidden)):
         raise ValueError(f"backbone must map {kind} to finite values (p,); got shape {hidden.shape}.")
     return int(hidden.shape[0])

@@ -12,8 +12,8 @@ import numpy as np
 
 from ifef.assembly import Data, available_memory, condition_scales, make_data, num_columns, num_rows, plan_block
 from ifef.calculus import float64
-from ifef.checks import describe
-from ifef.domain import Face
+from ifef.checks import describe, is_real
+from ifef.domain import Face, real_array, shown
 from ifef.features import FourierFeatures
 from ifef.journal import Journal, Progress, fingerprint
 from ifef.lower import AbstractLower, GaussNewton, LeastSquares, solve_lower
@@ -53,6 +53,8 @@ def fit(
     `memory` is in bytes, by default most of what is free. After `max_seconds` training stops where it is.
     """
     started = time.perf_counter()
+    _check(problem, features, seed, progress, {"upper": upper, "pretraining": pretraining})
+    _check_numbers(tolerance=tolerance, memory=memory, max_seconds=max_seconds, checkpoint_seconds=checkpoint_seconds)
     lower = _checked_lower(problem, lower, upper)
     rows = checked_points(problem, points, "points")
     judged = _held_out_points(problem, rows, seed) if held_out is None else held_out
@@ -60,10 +62,7 @@ def fit(
     data, held = make_data(problem, rows), make_data(problem, judged)
     with float64():
         used = _checked_weights(problem, weights, condition_scales(features, data) if weights is None else {})
-        limit = int(0.8 * available_memory()) if memory is None else memory
-        block = plan_block(num_rows(data), num_columns(features, data), limit)
-        if upper is not None and upper.epochs and block is not None:
-            raise ValueError("fit(upper=...): the rows do not fit into memory at once; take fewer points or features.")
+        block = _planned(features, data, memory, upper)
         mark = _mark(problem, features, data, {"seed": seed, "weights": used, "phases": [lower, pretraining, upper]})
         journal = Journal(mark, progress, checkpoint, checkpoint_seconds, max_seconds)
         job = Job(data, held, used, journal, jax.random.key(seed))
@@ -74,6 +73,49 @@ def fit(
     _note_stop(report, stopped)
     extras = {"report": report, "held_out": residuals, "history": journal.history, "problem": problem}
     return Solution(features, problem.unknowns, np.asarray(solved[0].theta), **extras)
+
+
+def _check(
+    problem: Problem,
+    features: FourierFeatures,
+    seed: int,
+    progress: Progress | None,
+    phases: Mapping[str, Training | None],
+) -> None:
+    for name, value, kind in (("problem", problem, Problem), ("features", features, FourierFeatures)):
+        if not isinstance(value, kind):
+            raise TypeError(f"fit(problem, features, ...): {name} is a {type(value).__name__}; give {kind.__name__}.")
+    if features.domain != problem.domain:
+        raise ValueError(
+            f"fit(problem, features, ...): the features are for {features.domain}, the problem lives in "
+            f"{problem.domain}; make them with fourier_features(problem)."
+        )
+    generator(seed)  # refuses what cannot seed one
+    if not (progress is None or callable(progress)):
+        raise TypeError(f"fit(progress={shown(progress)}): give a function of a record, or None.")
+    for name, value in phases.items():
+        if not (value is None or isinstance(value, Training)):
+            raise TypeError(f"fit({name}={shown(value)}): give Training(epochs), or None to do without.")
+
+
+def _check_numbers(**given: float | None) -> None:
+    for name, value in given.items():
+        fine = value is None or (is_real(value) and (value > 0 or (value == 0 and name.endswith("seconds"))))
+        if not fine:
+            raise ValueError(f"fit({name}={shown(value)}): give a positive number.")
+
+
+def _planned(features: FourierFeatures, data: Data, memory: int | None, upper: Training | None) -> int | None:
+    """Rows to assemble at once, or None for all of them; training needs all."""
+    rows, columns = num_rows(data), num_columns(features, data)
+    limit = int(0.8 * available_memory()) if memory is None else int(memory)
+    block = plan_block(rows, columns, limit)
+    if upper is not None and upper.epochs and block is not None:
+        raise ValueError(
+            f"fit(upper=...): to train, {rows} rows x {columns} columns must fit at once into {limit / 2**30:.3g} GiB; "
+            "take fewer points or features."
+        )
+    return block
 
 
 def _note_stop(report: dict[str, Any], stopped: str) -> None:
@@ -106,7 +148,7 @@ def _checked_lower(problem: Problem, lower: AbstractLower | None, upper: Trainin
     if lower is None:
         lower = LeastSquares() if problem.linear else GaussNewton()
     if not isinstance(lower, AbstractLower):
-        raise TypeError(f"fit(lower=...): give LeastSquares(), Ridge(gamma) or GaussNewton(), not {lower!r}.")
+        raise TypeError(f"fit(lower=...): give LeastSquares(), Ridge(gamma) or GaussNewton(), not {shown(lower)}.")
     if not problem.linear and not isinstance(lower, GaussNewton):
         nonlinear = [key for key, affine in problem.affine.items() if not affine]
         raise ValueError(
@@ -121,6 +163,8 @@ def _checked_lower(problem: Problem, lower: AbstractLower | None, upper: Trainin
 
 def checked_points(problem: Problem, points: Mapping[str, Any], argument: str) -> dict[str, np.ndarray]:
     """Check that there are points (n, dim) for every condition and that they lie in its region."""
+    if not isinstance(points, Mapping):
+        raise TypeError(f"{argument}: give arrays by condition, as problem.sample(1000) does, not {shown(points)}.")
     for key in points:
         if key not in problem.conditions:
             known = ", ".join(problem.conditions)
@@ -132,11 +176,11 @@ def checked_points(problem: Problem, points: Mapping[str, Any], argument: str) -
             raise ValueError(f"{argument}: there are no points for the condition {key!r}.")
         rows: np.ndarray
         try:
-            rows = np.asarray(points[key], dtype=np.float64)
-        except (TypeError, ValueError):
+            rows = real_array(points[key])
+        except (TypeError, ValueError, OverflowError):
             rows = np.zeros(0)
         if rows.ndim != 2 or rows.shape[1] != dimension or len(rows) == 0:
-            raise ValueError(f"{argument}[{key!r}]: give an array (n, {dimension}) with n of at least 1.")
+            raise ValueError(f"{argument}[{key!r}]: give an array of real numbers (n, {dimension}), n at least 1.")
         if not np.all(np.isfinite(rows)):
             first = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
             raise ValueError(f"{argument}[{key!r}]: point number {first} is NaN or infinite.")
@@ -166,6 +210,8 @@ def _on_face(face: Face, rows: np.ndarray) -> np.ndarray:
 def _checked_weights(problem: Problem, weights: Any, scales: Mapping[str, float]) -> dict[str, float]:
     if weights is None:
         return {key: 1.0 / scale**2 for key, scale in scales.items()}
+    if not isinstance(weights, Mapping):
+        raise TypeError(f"weights: give one number for each condition, by name, not {shown(weights)}.")
     for key in weights:
         if key not in problem.conditions:
             known = ", ".join(problem.conditions)
@@ -174,8 +220,12 @@ def _checked_weights(problem: Problem, weights: Any, scales: Mapping[str, float]
     for key in problem.conditions:
         if key not in weights:
             raise ValueError(f"weights: the condition {key!r} is missing.")
-        value = float(weights[key])
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"weights[{key!r}]={value:g}: a weight must be finite and at least 0.")
-        checked[key] = value
+        value = weights[key]
+        if isinstance(value, (np.ndarray, jax.Array)) and value.ndim == 0:
+            value = value.item()
+        if not (is_real(value) and value >= 0):
+            raise ValueError(f"weights[{key!r}]={shown(value)}: a weight must be a finite number of at least 0.")
+        checked[key] = float(value)
+    if not any(checked.values()):
+        raise ValueError("weights: all of them are 0, so that nothing would be solved; give a positive one.")
     return checked

@@ -50,6 +50,8 @@ class Journal:
         self._phase = ""
         self._leaves: list[np.ndarray] = []
         self._last = time.monotonic()
+        if self.path is not None and not self.path.absolute().parent.is_dir():  # said before hours of training
+            raise FileNotFoundError(f"Cannot write {str(self.path)!r}: its folder does not exist; create it first.")
         if self.path is not None and self.path.exists():
             self._read(self.path)
 

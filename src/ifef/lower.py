@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from ifef.assembly import Data, loss, num_columns, num_rows, residuals, row_blocks, row_scales, system
 from ifef.calculus import float64
+from ifef.checks import is_real
 from ifef.features import Features
 
 
@@ -89,7 +90,7 @@ class LeastSquares(AbstractLower):
     weights: Mapping[str, float] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        if not 0 <= self.cut < 1:
+        if not (is_real(self.cut) and 0 <= self.cut < 1):
             raise ValueError(f"LeastSquares(cut={self.cut!r}): the cut must be at least 0 and below 1, such as 3e-15.")
 
     def start(self, columns: int) -> jax.Array:
@@ -135,7 +136,7 @@ class Ridge(AbstractLower):
     weights: Mapping[str, float] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        if not self.gamma >= 0:
+        if not (is_real(self.gamma) and self.gamma >= 0):
             raise ValueError(f"Ridge(gamma={self.gamma!r}): gamma must be a number of at least 0, such as 1e-7.")
 
     def start(self, columns: int) -> jax.Array:
@@ -181,8 +182,12 @@ class GaussNewton(AbstractLower):
     weights: Mapping[str, float] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        if self.max_steps < 1:
-            raise ValueError(f"GaussNewton(max_steps={self.max_steps!r}): at least one step is needed.")
+        if not isinstance(self.inner, AbstractLower):
+            raise TypeError(f"GaussNewton(inner=...): give LeastSquares() or Ridge(), not {type(self.inner).__name__}.")
+        if isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int) or self.max_steps < 1:
+            raise ValueError(f"GaussNewton(max_steps={self.max_steps!r}): give a whole number of at least 1.")
+        if not (is_real(self.tolerance) and self.tolerance >= 0):
+            raise ValueError(f"GaussNewton(tolerance={self.tolerance!r}): give a number of at least 0, such as 1e-10.")
 
     def start(self, columns: int) -> jax.Array:
         """As the linear strategy."""

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ifef.checks import check_operator, evaluate, is_number
-from ifef.domain import Box, Region
+from ifef.checks import check_operator, check_traced, evaluate, is_number
+from ifef.domain import Box, Region, shown
 from ifef.sampling import Sampler, sample
 
 RESERVED = ("domain", "exact", "unknowns", "basis", "name")
@@ -40,6 +40,10 @@ class Unknown:
             raise ValueError(f"Unknown({self.name!r}): a scalar depends on no coordinate; leave `over` out.")
         if isinstance(self.over, str):
             object.__setattr__(self, "over", (self.over,))
+        if self.over is not None:
+            if not isinstance(self.over, Sequence) or not self.over:
+                raise ValueError(f"Unknown({self.name!r}, over={shown(self.over)}): name coordinates, such as ('x',).")
+            object.__setattr__(self, "over", tuple(self.over))
 
     def coordinates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Give the coordinates that the unknown depends on."""
@@ -70,6 +74,8 @@ class Condition:
                 f"Condition(region, operator): the operator is a {type(self.operator).__name__}; "
                 "give a function of the unknown and a point, such as lambda u, p: u(p)."
             )
+        if not (self.equation is None or isinstance(self.equation, bool)):
+            raise TypeError(f"Condition(equation={shown(self.equation)}): give True, False or None; weights go to fit.")
         if callable(self.target) or is_number(self.target):
             return
         try:
@@ -80,7 +86,7 @@ class Condition:
             raise TypeError("Condition(target=...): give a number, a function of a point, or an array of numbers.")
         if not self.region.is_cloud:
             if array.shape == ():
-                raise ValueError(f"Condition(target={self.target!r}): the target must be a finite number.")
+                raise ValueError(f"Condition(target={self.target!r}): the target must be a finite Python number.")
             raise ValueError("Condition(target=array): an array needs a region of given points, box.points(...).")
         if array.shape != (len(self.region.cloud),):
             raise ValueError(
@@ -88,7 +94,8 @@ class Condition:
                 "give one value a point."
             )
         if not np.all(np.isfinite(array)):
-            raise ValueError(f"Condition(target=array): value number {np.flatnonzero(~np.isfinite(array))[0]} is NaN.")
+            first = np.flatnonzero(~np.isfinite(array))[0]
+            raise ValueError(f"Condition(target=array): value number {first} is NaN or infinite; leave its point out.")
         object.__setattr__(self, "target", array)
 
     @property
@@ -120,6 +127,7 @@ class Problem:
     ):
         if not isinstance(domain, Box):
             raise TypeError(f"Problem(domain, ...): the domain is a {type(domain).__name__}; give a Box.")
+        _check_reserved({"exact": exact, "unknowns": unknowns, "basis": basis, "name": name})
         self.domain = domain
         self.name = name
         self.unknowns = _checked_unknowns(unknowns, domain)
@@ -132,7 +140,10 @@ class Problem:
             label = f"condition {key!r}: the operator"
             rows = sample(condition.region, _PROBES, sampler="uniform", seed=1)[:_PROBES]
             self.affine[key], depends = check_operator(label, condition.operator, domain, self.unknowns, rows)
-            condition.targets(rows if not condition.region.is_cloud else condition.region.cloud, _target_label(key))
+            label = _target_label(key)
+            values = condition.targets(rows if not condition.region.is_cloud else condition.region.cloud, label)
+            if np.iscomplexobj(values) and not any(unknown.complex for unknown in self.unknowns):
+                raise ValueError(f"{label} is complex and no unknown is; take its real part, or Unknown(complex=True).")
             used |= depends
         if not used.all():
             missing = self.unknowns[int(np.flatnonzero(~used)[0])].name
@@ -195,9 +206,20 @@ def _by_name(value: Any, key: str, argument: str, conditions: Mapping[str, Any])
     return value[key]
 
 
+def _check_reserved(given: Mapping[str, Any]) -> None:
+    for key, value in given.items():
+        if isinstance(value, Condition):
+            taken = ", ".join(RESERVED)
+            raise TypeError(f"Problem({key}=Condition(...)): {taken} cannot name a condition; choose another name.")
+    if not isinstance(given["name"], str):
+        raise TypeError(f"Problem(name={shown(given['name'])}): the name is text for reports; give a string.")
+
+
 def _checked_unknowns(unknowns: Any, domain: Box) -> tuple[Unknown, ...]:
     if isinstance(unknowns, (str, Unknown)):
         unknowns = (unknowns,)
+    if not isinstance(unknowns, Sequence):
+        raise TypeError(f"Problem(unknowns={shown(unknowns)}): give names, such as ('u', 'v').")
     result = tuple(Unknown(item) if isinstance(item, str) else item for item in unknowns)
     if not result:
         raise ValueError("Problem(unknowns=()): name at least one unknown.")
@@ -232,6 +254,8 @@ def _checked_conditions(conditions: Mapping[str, Any], domain: Box) -> dict[str,
 
 
 def _checked_basis(basis: Any, domain: Box) -> tuple[Callable[..., Any], ...]:
+    if not isinstance(basis, Sequence):
+        raise TypeError(f"Problem(basis=...): give a tuple of functions of a point, not a {type(basis).__name__}.")
     functions = tuple(basis)
     middle = np.array([[0.5 * (low + high) for low, high in zip(domain.lows, domain.highs, strict=True)]])
     for index, function in enumerate(functions):
@@ -239,6 +263,7 @@ def _checked_basis(basis: Any, domain: Box) -> tuple[Callable[..., Any], ...]:
             raise TypeError(
                 f"Problem(basis=...): entry {index} is a {type(function).__name__}; give functions of a point."
             )
+        check_traced(f"basis function {index}", function, domain)
         evaluate(f"basis function {index}", function, domain, middle)
     return functions
 
@@ -247,10 +272,10 @@ def _checked_exact(exact: Any, unknowns: tuple[Unknown, ...], domain: Box) -> tu
     if exact is None:
         return None
     functions = tuple(exact) if isinstance(exact, (tuple, list)) else (exact,)
-    if isinstance(exact, Condition) or not all(callable(function) for function in functions):
+    if not all(callable(function) for function in functions):
         raise TypeError(
-            "Problem(exact=...): `exact` is the name of the exact solution, a function of a point (a tuple of them for "
-            "several unknowns); a condition needs another name."
+            "Problem(exact=...): `exact` is the exact solution, a function of a point, or a tuple of them for several "
+            "unknowns; a condition needs another name."
         )
     if len(functions) != len(unknowns):
         raise ValueError(
@@ -264,6 +289,8 @@ def _checked_exact(exact: Any, unknowns: tuple[Unknown, ...], domain: Box) -> tu
 
 def derived_target(operator: Callable[..., Any], *exact: Callable[..., Any]) -> Callable[[Any], Any]:
     """Manufacture a target: the operator applied to the exact solution, so that no source is written by hand."""
+    if not exact or not all(map(callable, (operator, *exact))):
+        raise TypeError("derived_target(operator, exact): give an operator and, by unknown, functions of a point.")
     return jax.tree_util.Partial(_manufactured, operator, exact)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ifef.domain import Cloud, Face, Region
+from ifef.domain import Cloud, Face, Region, shown
 
 Sampler = Literal["grid", "uniform", "latin", "sobol"]
 
@@ -27,6 +27,8 @@ _BITS = 52  # as many as a float64 holds exactly
 
 def generator(seed: int, *labels: str) -> np.random.Generator:
     """Make a random generator that depends on the seed and on labels alone: one stream per purpose."""
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed={shown(seed)}: give a whole number, 0 or more and below 2**63.")
     return np.random.default_rng([seed, *(zlib.crc32(label.encode()) for label in labels)])
 
 
@@ -103,11 +105,13 @@ def _shares(num: int, pieces: tuple[Face | Cloud, ...]) -> list[int]:
 def sample(region: Region, num: int, *, sampler: Sampler = "sobol", seed: int = 0, label: str = "") -> np.ndarray:
     """Draw `num` points (num, dim) of a region. Given points come back whole, a single point comes back once."""
     if sampler not in get_args(Sampler):
-        raise ValueError(f"sampler={sampler!r}: choose one of {', '.join(get_args(Sampler))}.")
+        raise ValueError(f"sampler={shown(sampler)}: choose one of {', '.join(get_args(Sampler))}.")
+    if not isinstance(region, Region):
+        raise TypeError(f"sample(region, num): the region is a {type(region).__name__}; give one such as box.interior.")
     if region.is_cloud:
         return region.cloud
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 1:
-        raise ValueError(f"sample(num={num!r}): give a whole number of points, at least 1.")
+        raise ValueError(f"sample(num={shown(num)}): give a whole number of points, at least 1.")
     parts = []
     for index, (piece, share) in enumerate(zip(region.pieces, _shares(int(num), region.pieces), strict=True)):
         assert isinstance(piece, Face)

@@ -15,7 +15,7 @@ import numpy as np
 from ifef import export, metrics, plots, storage
 from ifef.calculus import float64
 from ifef.checks import columns
-from ifef.domain import Box, stack_coordinates
+from ifef.domain import Box, shown, stack_coordinates
 from ifef.features import FourierFeatures, make_fields, unknown_sizes
 from ifef.packing import pack_features, unpack_features
 from ifef.problem import Problem, Unknown
@@ -94,6 +94,9 @@ class Solution:
 
     def at(self, coordinates: np.ndarray) -> dict[str, np.ndarray]:
         """Values at points (n, dim), by unknown."""
+        dimension = len(self.domain.names)
+        if np.ndim(coordinates) != 2 or np.shape(coordinates)[1] != dimension:
+            raise ValueError(f"at(...): give an array (n, {dimension}), not {np.shape(coordinates)}.")
         with float64():
             values = _values(self.features, self.unknowns, jnp.asarray(self.theta), jnp.asarray(coordinates))
             return {name: np.asarray(value) for name, value in zip(self.names, values, strict=True)}
@@ -126,10 +129,15 @@ class Solution:
             return sample(self.domain.interior, _GRID, sampler="grid")
         return sample(self.domain.interior, _GRID, sampler="sobol", seed=12345, label="error")
 
+    def _side(self, num: int | None) -> int:
+        """Points along each axis of a grid of about `num` in all."""
+        if num is not None and (isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 1):
+            raise ValueError(f"grid(num={shown(num)}): give a whole number of points, at least 1.")
+        return max(round((_GRID if num is None else num) ** (1.0 / len(self.domain.names))), 2)
+
     def grid(self, num: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Axes and values on a tensor grid of about `num` points in all, for export and figures."""
-        dimension = len(self.domain.names)
-        side = max(round((_GRID if num is None else num) ** (1.0 / dimension)), 2)
+        dimension, side = len(self.domain.names), self._side(num)
         axes = {
             name: np.linspace(low, high, side)
             for name, low, high in zip(self.domain.names, self.domain.lows, self.domain.highs, strict=True)
@@ -142,8 +150,7 @@ class Solution:
         """Exact values on the grid of `grid`, where the exact solution is known."""
         if self.problem is None or self.problem.exact is None:
             return None
-        dimension = len(self.domain.names)
-        side = max(round((_GRID if num is None else num) ** (1.0 / dimension)), 2)
+        dimension, side = len(self.domain.names), self._side(num)
         rows = sample(self.domain.interior, side**dimension, sampler="grid")
         shape = (side,) * dimension
         return {name: value.reshape(shape) for name, value in self.problem.exact_values(rows).items()}
@@ -195,7 +202,7 @@ def _listed(value: Any) -> str:
 
 
 def _with_suffix(path: Path) -> Path:
-    return path if path.suffix else path.with_name(path.name + ".ifef")
+    return path if path.suffix or path.is_dir() else path.with_name(path.name + ".ifef")
 
 
 def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -224,6 +231,8 @@ def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = None) -> Solution:
     """Read a saved solution: values and statistics without the problem; `.error()` needs it."""
     path = Path(path)
+    if not (problem is None or isinstance(problem, Problem)):
+        raise TypeError(f"load(path, problem): give a Problem or leave it out, not a {type(problem).__name__}.")
     if not path.exists() and _with_suffix(path).exists():
         path = _with_suffix(path)
     settings, arrays = storage.load_archive(path)
@@ -254,4 +263,8 @@ def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = No
         raise ValueError(
             f"load({str(path)!r}, problem): the problem has another domain or other unknowns than the file."
         )
+    other = problem is not None and problem.name and report["problem"] and problem.name != report["problem"]
+    if problem is not None and (other or set(problem.conditions) != set(held_out)):
+        solved = f"{report['problem']} with the conditions {', '.join(held_out)}".strip()
+        raise ValueError(f"load({str(path)!r}, problem): the file solves another problem, {solved}; give that one.")
     return Solution(features, unknowns, theta, report=report, held_out=held_out, history=history, problem=problem)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from ifef.assembly import Data, loss, num_columns, residuals, row_scales, system
+from ifef.checks import is_real
 from ifef.features import Features
 from ifef.lower import AbstractLower, LowerResult
 
@@ -26,9 +27,9 @@ class PrimalDual(eqx.Module):
     initial: float | None = None
 
     def __check_init__(self) -> None:
-        if not self.learning_rate > 0:
+        if not (is_real(self.learning_rate) and self.learning_rate > 0):
             raise ValueError(f"PrimalDual(learning_rate={self.learning_rate!r}): it must be positive.")
-        if self.initial is not None and not self.initial >= 0:
+        if self.initial is not None and not (is_real(self.initial) and self.initial >= 0):
             raise ValueError(f"PrimalDual(initial={self.initial!r}): the first weight must be at least 0.")
 
 
@@ -51,12 +52,16 @@ class Training(eqx.Module):
     def __check_init__(self) -> None:
         if isinstance(self.epochs, bool) or not isinstance(self.epochs, int) or self.epochs < 0:
             raise ValueError(f"Training(epochs={self.epochs!r}): give a whole number, 0 or more.")
-        if not self.learning_rate > 0:
+        if not (is_real(self.learning_rate) and self.learning_rate > 0):
             raise ValueError(f"Training(learning_rate={self.learning_rate!r}): it must be positive.")
         if self.gradient not in ("frozen", "through"):
             raise ValueError(f"Training(gradient={self.gradient!r}): choose 'frozen' or 'through'.")
-        if self.batch is not None and self.batch < 1:
-            raise ValueError(f"Training(batch={self.batch!r}): give at least one point, or None for all.")
+        if self.batch is not None and not (isinstance(self.batch, int) and self.batch >= 1):
+            raise ValueError(f"Training(batch={self.batch!r}): give a whole number of at least 1, or None for all.")
+        if not (self.dual is None or isinstance(self.dual, PrimalDual)):
+            raise TypeError(f"Training(dual=...): give PrimalDual() or None, not a {type(self.dual).__name__}.")
+        if not (self.optimiser is None or isinstance(self.optimiser, optax.GradientTransformation)):
+            raise TypeError(f"Training(optimiser=...): give one such as optax.adam(1e-3), not {self.optimiser!r}.")
 
     def transformation(self) -> optax.GradientTransformation:
         """Give the optimiser: the given one, or Adam as in the paper."""
