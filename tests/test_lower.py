@@ -1,6 +1,8 @@
 """The lower level: against dense linear algebra in NumPy, on matrices of every shape and on rows of problems."""
 
 import math
+from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -295,6 +297,23 @@ def test_what_fits_is_assembled_at_once_and_what_does_not_in_blocks():
     assert 256 <= block < 1_000_000
     assert 3 * 8 * (block + 1) * 101 < 10**8
     assert 0 < available_memory() < 2**60
+
+
+def test_memory_is_what_the_system_would_give_and_not_only_what_lies_idle(monkeypatch: pytest.MonkeyPatch):
+    # SC_AVPHYS_PAGES leaves the file cache out, and a Mac does not have it: every fit there would fail
+    def sysconf(name: str) -> int:
+        if name == "SC_AVPHYS_PAGES":
+            raise ValueError("unrecognized configuration name")
+        return {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**22}[name]
+
+    def no_file(*_: Any, **__: Any) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("os.sysconf", sysconf)
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "MemFree: 1000 kB\nMemAvailable: 7000000 kB\n")
+    assert available_memory() == 7_000_000 * 1024
+    monkeypatch.setattr(Path, "read_text", no_file)
+    assert available_memory() == 2**34
 
 
 def test_a_small_memory_changes_the_blocks_and_not_the_answer():

@@ -6,8 +6,10 @@ A row is the gradient of a condition's residual in theta. Rows are scaled by sqr
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +25,7 @@ from ifef.problem import Problem, Unknown
 CHUNK = 256
 """Points differentiated at once on a CPU: derivatives of all features live only for one chunk."""
 
+_UNKNOWN_MEMORY = 2**33  # bytes, on a machine that does not say
 _WIDE = 4096  # on an accelerator, where a small chunk leaves most of it idle
 
 
@@ -210,8 +213,18 @@ def row_blocks(data: Data, block: int) -> Iterator[Data]:
 
 
 def available_memory() -> int:
-    """Free memory of this machine in bytes, for planning."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    """Memory in bytes that rows may take, for planning: of the accelerator where there is one, else of this machine."""
+    device = jax.devices()[0]
+    if device.platform != "cpu" and (stats := device.memory_stats() or {}).get("bytes_limit"):
+        return stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+    # Not SC_AVPHYS_PAGES: it leaves out what the file cache would give back, and macOS does not have it.
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        sizes = dict(line.split(":", 1) for line in lines)
+        return 1024 * int(sizes["MemAvailable"].split()[0])
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _UNKNOWN_MEMORY
 
 
 def plan_block(rows: int, columns: int, memory: int) -> int | None:
