@@ -16,6 +16,7 @@ from helpers import (
     estimates,
     features_of,
     points_of,
+    programs,
     setting,
     small,
     solved,
@@ -25,7 +26,7 @@ from helpers import (
 from ifef.features import fourier_features
 from ifef.fit import fit
 from ifef.problem import Condition, Problem
-from ifef.solution import STATUSES, load
+from ifef.solution import STATUSES, _values, load
 
 X = np.linspace(0.0, 1.0, 7)
 
@@ -62,6 +63,15 @@ def test_many_points_are_as_good_as_few():
     values = solution(x=many)
     for index in (0, 511, 512, 5002):
         assert values[index] == pytest.approx(float(solution(x=many[index])), rel=1e-13)
+
+
+def test_another_number_of_points_does_not_compile_anew():
+    solution, places = solved("growth"), np.linspace(0, 1, 200)
+    whole, sizes = solution(x=places), set()
+    for number in range(130, 160):
+        np.testing.assert_allclose(solution(x=places[:number]), whole[:number], rtol=1e-13)
+        sizes.add(programs(_values))
+    assert len(sizes) == 1  # those of 129 to 160 points share one program
 
 
 def test_several_unknowns_come_by_name():

@@ -43,6 +43,12 @@ def _values(features: FourierFeatures, unknowns: tuple[Unknown, ...], theta: jax
     return jax.lax.map(one, rows, batch_size=min(512, rows.shape[0]))
 
 
+def _padded(rows: np.ndarray) -> np.ndarray:
+    """Repeat the last row up to one of four sizes an octave: every number of points would compile anew."""
+    step = 2 ** max(len(rows).bit_length() - 3, 0)
+    return np.pad(rows, ((0, -len(rows) % step), (0, 0)), mode="edge")
+
+
 class Solution:
     """A solved problem: call it with coordinates, ask it how far to trust it, plot it, save it."""
 
@@ -97,9 +103,10 @@ class Solution:
         dimension = len(self.domain.names)
         if np.ndim(coordinates) != 2 or np.shape(coordinates)[1] != dimension:
             raise ValueError(f"at(...): give an array (n, {dimension}), not {np.shape(coordinates)}.")
+        rows = np.asarray(coordinates, dtype=np.float64)
         with float64():
-            values = _values(self.features, self.unknowns, jnp.asarray(self.theta), jnp.asarray(coordinates))
-            return {name: np.asarray(value) for name, value in zip(self.names, values, strict=True)}
+            values = _values(self.features, self.unknowns, jnp.asarray(self.theta), jnp.asarray(_padded(rows)))
+            return {name: np.asarray(value)[: len(rows)] for name, value in zip(self.names, values, strict=True)}
 
     def __call__(self, **coordinates: Any) -> Any:
         """Evaluate at named coordinates, scalars or arrays that broadcast: NumPy float64, a dict for several."""
