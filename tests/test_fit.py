@@ -19,6 +19,7 @@ from helpers import (
     errors,
     features_of,
     points_of,
+    programs,
     setting,
     slope,
     small,
@@ -35,7 +36,7 @@ from ifef.lower import LeastSquares, Ridge
 from ifef.problem import Condition, Problem
 from ifef.solution import Solution
 from ifef.storage import StorageError
-from ifef.upper import PrimalDual, Training
+from ifef.upper import PrimalDual, Training, run_epochs
 
 
 def curved(u: Any, p: Any) -> Any:
@@ -163,6 +164,20 @@ def test_divergence_is_reported_and_the_last_good_backbone_is_kept():
     assert "diverged" in solution.advice
     assert solution.status != "nonfinite"
     assert np.all(np.isfinite(solution.theta))
+
+
+def test_divergence_of_pretraining_is_reported_after_the_upper_level_too():
+    solution = trained(pretraining=Training(30, 1e200), upper=Training(2, 1e-3))
+    assert "diverged in epoch" in solution.advice
+    assert "of pretraining" in solution.advice
+    assert np.all(np.isfinite(solution.theta))
+
+
+def test_another_number_of_epochs_does_not_compile_anew():
+    trained(upper=Training(3, 2e-2))
+    size = programs(run_epochs)
+    trained(upper=Training(5, 2e-2))
+    assert programs(run_epochs) == size
 
 
 def test_a_budget_of_no_time_stops_training_and_still_answers():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -51,8 +51,9 @@ def train(
     if upper is not None and upper.epochs and stopped not in ("interrupted", "out_of_budget"):
         theta = jnp.zeros(num_columns(features, job.data))
         state = start_state(upper, features, job.data, theta, job.weights, False)
+        before = stopped
         state, stopped = _phase(UPPER, upper, lower, features, state, job)
-        features = _trained(features, state)
+        features, stopped = _trained(features, state), stopped or before
     return features, stopped
 
 
@@ -72,7 +73,8 @@ def _phase(
     """Run one phase in compiled stretches; give its last finite state and why it stopped early."""
     journal = job.journal
     weights = {condition: jnp.asarray(value) for condition, value in job.weights.items()}
-    task = Task(training, lower, split(features)[1], job.data, weights, job.key)
+    # The number of epochs is the loop's below, and no part of what is compiled.
+    task = Task(replace(training, epochs=0), lower, split(features)[1], job.data, weights, job.key)
     state = journal.restore(name, state)
     every = max(training.epochs // _RECORDS, 1)
     good, stretch, epoch = state, 1, int(state.epoch)
