@@ -389,6 +389,23 @@ def test_settings_of_jax_are_the_callers_afterwards_and_results_are_float64():
             np.testing.assert_array_equal(solution.theta, solved("growth").theta)
 
 
+@pytest.mark.parametrize(
+    ("operator", "where", "place"),
+    [
+        (lambda u, p: curved(u, p) + jnp.sqrt(p.x - 0.01) * u(p), 0.005, "points"),  # undefined in a corner
+        (lambda u, p: curved(u, p) + jnp.sqrt(p.x - 0.01) * u(p), 0.005, "held_out"),
+        (lambda u, p: curved(u, p) + jnp.where(p.x > 0, slope(u, p) / p.x, 0.0), 0.0, "points"),  # 0 times infinity
+    ],
+)
+def test_an_operator_that_is_nan_at_one_point_of_many_is_refused_with_the_point(operator, where, place):
+    problem = Problem(LINE, ode=Condition(LINE.interior, operator, 1.0), ends=Condition(LINE.boundary, value))
+    fine = {"ode": np.linspace(0.1, 1.0, 30)[:, None], "ends": np.array([[0.0], [1.0]])}
+    spoilt = {**fine, "ode": np.array([[0.5], [where], [1.0]])}
+    points, held_out = (spoilt if place == name else fine for name in ("points", "held_out"))
+    with pytest.raises(ValueError, match=rf"condition 'ode': .* NaN or infinite at x={where:g}; mend it there"):
+        fit(problem, fourier_features(problem, **BARE), points, held_out=held_out)
+
+
 # --- what must never count as converged -------------------------------------------------------------------------------
 
 

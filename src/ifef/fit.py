@@ -8,15 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, available_memory, condition_scales, make_data, num_columns, num_rows, plan_block
+from ifef.assembly import (
+    CHUNK,
+    Data,
+    available_memory,
+    condition_rows,
+    condition_scales,
+    make_data,
+    num_columns,
+    num_rows,
+    plan_block,
+    row_blocks,
+)
 from ifef.calculus import float64
 from ifef.checks import describe, is_real
-from ifef.domain import Face, real_array, shown
+from ifef.domain import Box, Face, real_array, shown
 from ifef.features import FourierFeatures
 from ifef.journal import Journal, Progress, fingerprint
-from ifef.lower import AbstractLower, GaussNewton, LeastSquares, solve_lower
+from ifef.lower import AbstractLower, GaussNewton, LeastSquares, LowerResult, solve_lower
 from ifef.packing import pack_features
 from ifef.problem import Problem
 from ifef.sampling import generator
@@ -24,6 +36,9 @@ from ifef.solution import Solution
 from ifef.training import Job, train
 from ifef.upper import Training
 from ifef.verdict import judge
+
+HeldOut = Mapping[str, tuple[np.ndarray, np.ndarray]]
+"""Points and residuals by condition."""
 
 
 def fit(
@@ -69,6 +84,7 @@ def fit(
         features, stopped = train(features, pretraining, upper, lower, job)
         solved = solve_lower(lower, features, data, used, block=block)
         report, residuals = judge(features, problem, lower, solved, (data, held), used, tolerance)
+        _refuse_undefined(problem, features, data, solved[0], residuals)
     report["stats"]["seconds"] = time.perf_counter() - started
     _note_stop(report, stopped)
     extras = {"report": report, "held_out": residuals, "history": journal.history, "problem": problem}
@@ -116,6 +132,30 @@ def _planned(features: FourierFeatures, data: Data, memory: int | None, upper: T
             "take fewer points or features."
         )
     return block
+
+
+def _refuse_undefined(
+    problem: Problem, features: FourierFeatures, data: Data, result: LowerResult, held_out: HeldOut
+) -> None:
+    """Refuse an operator that is not finite at a point, with the point: `Problem` tries only a few of them."""
+    if problem.linear and int(result.rank) == 0:
+        for part in row_blocks(data, CHUNK):
+            for key, points in part.points.items():
+                rows = np.asarray(condition_rows(features, part, key, jnp.zeros_like(result.theta)))
+                _refuse_nan(problem.domain, {key: (np.asarray(points), rows.reshape(len(points), -1).sum(axis=1))})
+    elif problem.linear and np.all(np.isfinite(result.theta)):
+        _refuse_nan(problem.domain, held_out)
+
+
+def _refuse_nan(domain: Box, residuals: HeldOut) -> None:
+    for key, (points, values) in residuals.items():
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            raise ValueError(
+                f"condition {key!r}: the operator or its derivative in u is NaN or infinite at "
+                f"{describe(domain, points[wrong[0]])}; mend it there (in jnp.where, the branch that is not taken has "
+                "to be finite too) or move the region."
+            )
 
 
 def _note_stop(report: dict[str, Any], stopped: str) -> None:
