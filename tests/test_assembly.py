@@ -142,6 +142,11 @@ def test_blocks_of_rows_are_all_rows_once():
             np.testing.assert_array_equal(targets, data.targets[key])
 
 
+def test_blocks_count_both_rows_of_a_complex_point():
+    _, data, _ = case("complex", 10)
+    assert max(num_rows(part) for part in row_blocks(data, 8)) == 8
+
+
 def test_rows_of_values_give_the_unknowns_at_points():
     features, data, problem = case("complex")
     x = np.linspace(0.1, 0.9, 4)

@@ -204,10 +204,11 @@ def num_rows(data: Data) -> int:
 
 
 def row_blocks(data: Data, block: int) -> Iterator[Data]:
-    """Split the points of every condition into parts of at most `block` points."""
+    """Split the points of every condition into parts of at most `block` real rows."""
     for key, rows in data.points.items():
-        for start in range(0, rows.shape[0], block):
-            part = slice(start, start + block)
+        count = max(block * rows.shape[0] // data.count(key), 1)
+        for start in range(0, rows.shape[0], count):
+            part = slice(start, start + count)
             operators = {key: data.operators[key]}
             yield Data(data.problem, data.equations, operators, {key: rows[part]}, {key: data.targets[key][part]})
 
