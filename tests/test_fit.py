@@ -316,7 +316,7 @@ def poorly_solved(problem: Problem) -> np.ndarray:
     """Values at fixed places, with so few columns that every weight shows in them."""
     features = fourier_features(problem, 3, backbone=(5,), sigma=0.7, initialisation="torch", enlarged=False)
     low, high = problem.domain.lows[0], problem.domain.highs[0]
-    # the same points in every unit: `sample` draws by the conditions' names
+    # the same points in every unit
     rows = [low + (high - low) * np.linspace(0.0, 1.0, 31)[:, None], np.array([[low]]), np.array([[high]])]
     solution = fit(problem, features, dict(zip(problem.conditions, rows, strict=True)))
     assert solution.stats["training_residual"] > 1e-4

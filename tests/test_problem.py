@@ -177,6 +177,14 @@ def test_points_are_drawn_by_condition():
     assert not np.any(same["first"] == same["second"])  # two equations in one region do not share points
 
 
+def test_points_do_not_depend_on_the_names_of_conditions():
+    problem = small("oscillator")
+    renamed = dict(zip("zyxw", problem.conditions.values(), strict=True))
+    other = Problem(problem.domain, unknowns=problem.unknowns, **renamed)
+    pairs = zip(problem.sample(20).values(), other.sample(20).values(), strict=True)
+    assert all(np.array_equal(rows, same) for rows, same in pairs)
+
+
 def test_a_periodic_shift_that_misses_the_far_face_by_rounding_is_inside():
     box = Box(x=(0.1, 0.1 + 2 * math.pi))
     Problem(box, periodic=Condition(box.lower("x"), lambda u, p: u(p) - u(p._replace(x=p.x + 2 * math.pi))))

@@ -168,10 +168,11 @@ class Problem:
     ) -> dict[str, np.ndarray]:
         """Draw points (n, dim) for every condition; one number for all, or a number by condition."""
         points = {}
-        for key, condition in self.conditions.items():
+        for index, (key, condition) in enumerate(self.conditions.items()):
             count = _by_name(num, key, "num", self.conditions)
             chosen = _by_name(sampler, key, "sampler", self.conditions)
-            points[key] = sample(condition.region, count, sampler=chosen, seed=seed, label=key)
+            # By place, not by name: a condition under another name has the same points.
+            points[key] = sample(condition.region, count, sampler=chosen, seed=seed, label=str(index))
         return points
 
     def targets(self, points: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
