@@ -179,7 +179,7 @@ def test_points_are_drawn_by_condition():
 
 def test_points_do_not_depend_on_the_names_of_conditions():
     problem = small("oscillator")
-    renamed = dict(zip("zyxw", problem.conditions.values(), strict=True))
+    renamed: dict[str, Any] = dict(zip("zyxw", problem.conditions.values(), strict=True))
     other = Problem(problem.domain, unknowns=problem.unknowns, **renamed)
     pairs = zip(problem.sample(20).values(), other.sample(20).values(), strict=True)
     assert all(np.array_equal(rows, same) for rows, same in pairs)
