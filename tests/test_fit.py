@@ -271,6 +271,15 @@ def other_settings() -> dict[str, dict[str, Any]]:
             ),
             "weights": None,
         },
+        "operators": {
+            "problem": Problem(
+                LINE,
+                equation=Condition(
+                    LINE.interior, lambda u, p: 1.01 * curved(u, p), problem.conditions["equation"].target
+                ),
+                ends=problem.conditions["ends"],
+            ),
+        },
     }
 
 

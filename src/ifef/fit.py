@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +22,7 @@ from ifef.assembly import (
     num_columns,
     num_rows,
     plan_block,
+    residuals,
     row_blocks,
 )
 from ifef.calculus import float64
@@ -36,6 +38,8 @@ from ifef.solution import Solution
 from ifef.training import Job, train
 from ifef.upper import Training
 from ifef.verdict import judge
+
+_MARKED = 16  # points at which operators are told from others, for a checkpoint
 
 HeldOut = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Points and residuals by condition."""
@@ -78,16 +82,17 @@ def fit(
     with float64():
         used = _checked_weights(problem, weights, condition_scales(features, data) if weights is None else {})
         block = _planned(features, data, memory, upper)
-        mark = _mark(problem, features, data, {"seed": seed, "weights": used, "phases": [lower, pretraining, upper]})
+        phases = [lower, pretraining, upper]
+        mark = "" if checkpoint is None else _mark(problem, features, data, seed, used, phases)
         journal = Journal(mark, progress, checkpoint, checkpoint_seconds, max_seconds)
         job = Job(data, held, used, journal, jax.random.key(seed))
         features, stopped = train(features, pretraining, upper, lower, job)
         solved = solve_lower(lower, features, data, used, block=block)
-        report, residuals = judge(features, problem, lower, solved, (data, held), used, tolerance)
-        _refuse_undefined(problem, features, data, solved[0], residuals)
+        report, left = judge(features, problem, lower, solved, (data, held), used, tolerance)
+        _refuse_undefined(problem, features, data, solved[0], left)
     report["stats"]["seconds"] = time.perf_counter() - started
     _note_stop(report, stopped)
-    extras = {"report": report, "held_out": residuals, "history": journal.history, "problem": problem}
+    extras = {"report": report, "held_out": left, "history": journal.history, "problem": problem}
     return Solution(features, problem.unknowns, np.asarray(solved[0].theta), **extras)
 
 
@@ -147,8 +152,8 @@ def _refuse_undefined(
         _refuse_nan(problem.domain, held_out)
 
 
-def _refuse_nan(domain: Box, residuals: HeldOut) -> None:
-    for key, (points, values) in residuals.items():
+def _refuse_nan(domain: Box, found: HeldOut) -> None:
+    for key, (points, values) in found.items():
         wrong = np.flatnonzero(~np.isfinite(values))
         if len(wrong):
             raise ValueError(
@@ -156,6 +161,11 @@ def _refuse_nan(domain: Box, residuals: HeldOut) -> None:
                 f"{describe(domain, points[wrong[0]])}; mend it there (in jnp.where, the branch that is not taken has "
                 "to be finite too) or move the region."
             )
+
+
+@eqx.filter_jit
+def _marks(features: FourierFeatures, data: Data, theta: jax.Array) -> dict[str, jax.Array]:
+    return residuals(features, data, theta)
 
 
 def _note_stop(report: dict[str, Any], stopped: str) -> None:
@@ -173,13 +183,20 @@ def _held_out_points(problem: Problem, rows: Mapping[str, np.ndarray], seed: int
     return problem.sample(counts, sampler="uniform", seed=other)
 
 
-def _mark(problem: Problem, features: FourierFeatures, data: Data, settings: dict[str, Any]) -> str:
-    """Fingerprint of a run: settings, points, targets and first features, without addresses of functions."""
+def _mark(
+    problem: Problem, features: FourierFeatures, data: Data, seed: int, weights: Mapping[str, float], phases: list[Any]
+) -> str:
+    """Fingerprint of a run: settings, points, targets, operators and first features."""
     described, arrays = pack_features(features)
-    phases = [repr(one).split(" at 0x")[0] for one in settings["phases"]]
-    settings = {**settings, "phases": phases, "problem": problem.name, "features": described}
+    said = [repr(one).split(" at 0x")[0] for one in phases]
+    settings = {"seed": seed, "weights": weights, "phases": said, "problem": problem.name, "features": described}
+    # A function shows in its values alone: in single precision, as they may round otherwise when a run goes on.
+    few = [{key: one[:_MARKED] for key, one in parts.items()} for parts in (data.points, data.targets)]
+    theta = jnp.cos(jnp.arange(num_columns(features, data)))
+    values = _marks(features, Data(data.problem, data.equations, data.operators, *few), theta)
     asked = {"points": data.points, "targets": data.targets}
     asked |= {"numbers": dict(enumerate(leaf for leaf in jax.tree.leaves(data.operators) if not callable(leaf)))}
+    asked |= {"operators": {key: np.asarray(one, dtype=np.float32) for key, one in values.items()}}
     arrays |= {f"{kind}.{key}": np.asarray(one) for kind, parts in asked.items() for key, one in parts.items()}
     return fingerprint(settings, arrays)
 
