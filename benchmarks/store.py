@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -13,9 +14,14 @@ from ifef.storage import write_json
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def store(name: str, claim: str, runs: list[dict[str, Any]], **facts: Any) -> Path:
+@functools.cache
+def _rates() -> tuple[float, float]:
+    return speed()
+
+
+def store(name: str, claim: str, runs: list[dict[str, Any]], *, quiet: bool = False, **facts: Any) -> Path:
     """Write `results/<name>.json`: the claim, every run (failures too), and the machine with its rates."""
-    product, factorisation = speed()
+    product, factorisation = _rates()
     machine = {
         **environment([Path(word).name for word in sys.argv]),
         "matmul_gflops": product,
@@ -26,5 +32,6 @@ def store(name: str, claim: str, runs: list[dict[str, Any]], **facts: Any) -> Pa
     path = RESULTS / f"{name}.json"
     RESULTS.mkdir(exist_ok=True)
     write_json(path, {"claim": claim, **facts, "machine": machine, "runs": runs})
-    print(f"{path.relative_to(RESULTS.parents[1])}: {len(runs)} runs")
+    if not quiet:
+        print(f"{path.relative_to(RESULTS.parents[1])}: {len(runs)} runs")
     return path

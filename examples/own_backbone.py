@@ -45,16 +45,17 @@ class Step(eqx.Module):
 
 def main(seed: int = 0) -> float:
     """Solve with the backbone as it starts and as trained, and give the ratio of the held-out residuals."""
-    step = Step(place=jnp.array(0.0), log_steepness=jnp.array(2.0))  # a gentle step in the middle
-    features = fourier_features(problem, 20, sigma=0.5, backbone=step, seed=seed)
+    step = Step(place=jnp.array(0.0), log_steepness=jnp.array(1.5))  # a gentle step in the middle
+    # Few columns: with more, the Fourier features fit the front where it is, and nothing pulls the step towards it.
+    features = fourier_features(problem, 10, sigma=0.5, backbone=step, seed=seed)
     points = problem.sample({"equation": 300, "ends": 2}, seed=seed)
     before = fit(problem, features, points, seed=seed)
-    after = fit(problem, features, points, upper=Training(epochs=200, learning_rate=0.02), seed=seed)
+    after = fit(problem, features, points, upper=Training(epochs=300, learning_rate=0.05), seed=seed)
     for name, solution in (("before", before), ("after", after)):
         print(f"{name:7} held-out residual {solution.stats['held_out']:.1e}   error {solution.error():.1e}")
     found = after.features.backbone
     print(f"front found at x = {0.5 + 0.5 * float(found.place):.3f}, steepness {2 * jnp.exp(found.log_steepness):.1f}")
-    return after.stats["held_out"]
+    return after.stats["held_out"] / before.stats["held_out"]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ifef import problems
-from ifef.assembly import Data, condition_scales, make_data
+from ifef.assembly import Data, make_data
 from ifef.calculus import d, laplacian
 from ifef.domain import Box
 from ifef.features import FourierFeatures, fourier_features
@@ -24,6 +24,7 @@ from ifef.fit import fit
 from ifef.lower import AbstractLower, GaussNewton, LeastSquares, Ridge
 from ifef.problem import Condition, Problem, Unknown, derived_target
 from ifef.sampling import Sampler
+from ifef.scales import condition_scales
 from ifef.solution import Solution
 
 SAMPLERS: tuple[Sampler, ...] = ("grid", "uniform", "latin", "sobol")

@@ -15,7 +15,6 @@ from ifef.assembly import (
     CHUNK,
     Data,
     condition_rows,
-    condition_scales,
     loss,
     make_data,
     num_columns,
@@ -24,12 +23,13 @@ from ifef.assembly import (
     row_blocks,
     row_scales,
     system,
-    value_rows,
 )
 from ifef.calculus import d, float64
 from ifef.domain import point_type
 from ifef.features import FourierFeatures, fourier_features, make_fields
 from ifef.problem import Condition, Problem
+from ifef.scales import condition_scales
+from ifef.tiles import values_of
 
 LINEAR = ("growth", "oscillator", "complex", "unknown number", "heat, periodic", "unknown function of x")
 NONLINEAR = ("riccati", "burgers")
@@ -152,7 +152,7 @@ def test_rows_of_values_give_the_unknowns_at_points():
     x = np.linspace(0.1, 0.9, 4)
     with float64():
         theta = some_theta(features, data)
-        table = eqx.filter_jit(value_rows)(features, problem.unknowns, jnp.asarray(x[:, None]))
+        table = np.concatenate(values_of(features, problem.unknowns, x[:, None]))
         values = (table @ theta).reshape(4, 2)
         psi = jax.vmap(features)(point_type(("x",))(jnp.asarray(x)))
         half = len(theta) // 2

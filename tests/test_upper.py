@@ -13,13 +13,14 @@ from helpers import LINE, neumann_robin, programs, slope, value
 from jax.flatten_util import ravel_pytree
 from jax.tree_util import Partial
 
-from ifef import lower as lower_module
+from ifef import tiles
 from ifef.assembly import Data, loss, make_data, num_columns, residuals
 from ifef.calculus import d, float64
 from ifef.domain import point_type
 from ifef.features import FourierFeatures, fourier_features
-from ifef.lower import AbstractLower, LeastSquares, Ridge, solve_lower
+from ifef.lower import AbstractLower, LeastSquares, Ridge
 from ifef.problem import Condition, Problem
+from ifef.theta import solve_lower
 from ifef.upper import PrimalDual, Task, Training, TrainState, _batch, run_epochs, split, start_state
 
 SHARED = {"equation": 0.05, "neumann": 1.0, "robin": 0.7}
@@ -277,7 +278,7 @@ def test_a_sweep_over_a_number_inside_an_operator_compiles_once():
         theta = solve_lower(LeastSquares(), features, data, {"ode": 1.0, "start": 1.0})[0].theta
         with float64():
             middle = features(point_type(("x",))(jnp.asarray(0.5))) @ theta
-        return programs(lower_module._whole), float(middle)
+        return programs(tiles._tile), float(middle)
 
     first, value_at_one = solve(1.0)
     for rate in (2.0, 0.3):

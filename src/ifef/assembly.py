@@ -20,7 +20,7 @@ import numpy as np
 from ifef.calculus import float64
 from ifef.checks import columns
 from ifef.features import Features, make_fields, unknown_sizes
-from ifef.problem import Problem, Unknown
+from ifef.problem import Problem
 
 CHUNK = 256
 """Points differentiated at once on a CPU: derivatives of all features live only for one chunk."""
@@ -37,9 +37,9 @@ class Data(eqx.Module):
 
     problem: Any = eqx.field(static=True)
     equations: tuple[str, ...] = eqx.field(static=True)
-    operators: dict[str, Any]
-    points: dict[str, jax.Array]
-    targets: dict[str, jax.Array]
+    operators: Mapping[str, Any]
+    points: Mapping[str, Any]
+    targets: Mapping[str, Any]
 
     def count(self, key: str) -> int:
         """Return the number of real rows of a condition: a complex one has two a point."""
@@ -136,61 +136,6 @@ def row_scales(data: Data, weights: Mapping[str, Any]) -> dict[str, Any]:
 def system(features: Features, data: Data, theta: jax.Array, scales: Mapping[str, Any]) -> jax.Array:
     """All rows, scaled, with the right-hand side as last column: [A b]."""
     return jnp.concatenate([scales[key] * condition_rows(features, data, key, theta) for key in data.points])
-
-
-def value_rows(features: Features, unknowns: tuple[Unknown, ...], coordinates: jax.Array) -> jax.Array:
-    """Rows that give the values of the unknowns at points (n, dim), (n x components, columns)."""
-    blocks = []
-    for index, unknown in enumerate(unknowns):
-        zeros = jnp.zeros(len(coordinates), dtype=complex if unknown.complex else None)
-        pick = {"value": jax.tree_util.Partial(_pick, index)}
-        data = Data((features.domain, unknowns), (), pick, {"value": coordinates}, {"value": zeros})
-        theta = jnp.zeros(num_columns(features, data))
-        blocks.append(condition_rows(features, data, "value", theta)[:, :-1])
-    return jnp.concatenate(blocks)
-
-
-def _pick(index: int, *arguments: Any) -> Any:
-    return arguments[index](arguments[-1])
-
-
-@eqx.filter_jit
-def _scale_parts(features: Features, data: Data) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """Size of target - operator(0), and of a typical row for a basis function of unit size, by condition."""
-    theta = jnp.zeros(num_columns(features, data))
-    blocks = {key: condition_rows(features, data, key, theta) for key in data.points}
-    everywhere = jnp.concatenate(list(data.points.values()))
-    values = jnp.linalg.norm(value_rows(features, data.problem[1], everywhere), axis=0) / len(everywhere) ** 0.5
-    parts = {}
-    for key, block in blocks.items():
-        sizes = jnp.sqrt(jnp.mean(jnp.square(block[:, :-1]), axis=0)) / jnp.where(values > 0, values, jnp.nan)
-        typical = jnp.nanmedian(jnp.where(sizes > 0, sizes, jnp.nan))
-        parts[key] = jnp.sqrt(jnp.mean(jnp.square(block[:, -1]))), typical
-    return parts
-
-
-def condition_scales(features: Features, data: Data, unit: float | None = None) -> dict[str, float]:
-    """Size of each condition: that of target - operator(0), or of a typical row where that is zero.
-
-    The rest of an affine operator counts as source, so that a source behaves the same on either side of the equation.
-    A typical row is taken for a solution of size `unit`, by default the one that the nonzero targets imply (of data
-    rather than of equations, where derivatives blur it), so that the units of u do not matter.
-    """
-    few = {key: np.linspace(0, len(rows) - 1, min(len(rows), CHUNK)).astype(int) for key, rows in data.points.items()}
-    points = {key: data.points[key][chosen] for key, chosen in few.items()}
-    targets = {key: data.targets[key][chosen] for key, chosen in few.items()}
-    with float64():
-        parts = _scale_parts(features, Data(data.problem, data.equations, data.operators, points, targets))
-    sources, typical = {}, {}
-    for key, (source, row) in jax.device_get(parts).items():
-        typical[key] = float(row) if np.isfinite(row) and row > 0 else 1.0
-        sources[key] = float(source) if np.isfinite(source) else 0.0
-    implied = {key: sources[key] / typical[key] for key in sources if sources[key] > 0}
-    largest = max(implied.values(), default=0.0)
-    implied = {key: size for key, size in implied.items() if size > 1e-6 * largest}
-    telling = [size for key, size in implied.items() if key not in data.equations] or list(implied.values()) or [1.0]
-    unit = float(np.median(telling)) if unit is None else unit
-    return {key: sources[key] if key in implied else typical[key] * unit for key in sources}
 
 
 def num_columns(features: Features, data: Data) -> int:

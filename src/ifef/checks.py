@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,12 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ifef.calculus import Field, Point, float64
-from ifef.domain import Box, point_type
+from ifef.domain import Box, point_type, shown
 
 _LINEAR_TOLERANCE = 1e-9
 # Sizes of the two fields that are added. Of opposite signs, so that |u| and a switch in u, wherever between the two
 # it lies, show; of several sizes, so that a faint one does too; of both signs, for log(-u).
 _AMPLITUDES = ((1.0, 0.7), (100.0, -70.0), (1e5, -7e4))
+_STRETCH = 1024  # points at which a target is evaluated at once
+_NO_POINT = "a field takes a point,"
 _INSIDE_SLACK = 1e-9  # of a side: p.x + 1 may miss the far face by rounding, not by more
 
 
@@ -37,6 +41,8 @@ def _probe(domain: Box, unknown: Any, amplitude: float, number: int) -> Field:
     """Make a smooth positive field with every derivative nonzero; positive, so that log(u) and sqrt(u) stay defined."""
 
     def field(p: Point) -> Any:
+        if getattr(p, "_fields", None) != domain.names:
+            raise TypeError(f"{_NO_POINT} not a {type(p).__name__}")
         total = 0.0
         for index, (name, low, high) in enumerate(zip(domain.names, domain.lows, domain.highs, strict=True)):
             if name in unknown.coordinates(domain.names):
@@ -113,7 +119,7 @@ def sentence(label: str, error: Exception, domain: Box) -> Exception:
         isinstance(error, TypeError) and "real number" in text
     ):
         return TypeError(f"{label} uses a function of `math` or NumPy on a point or field; use jnp.sin, jnp.exp, ….")
-    if "_probe.<locals>.field() " in text or (isinstance(error, AttributeError) and "Tracer has no" in text):
+    if "_probe.<locals>.field() " in text or text.startswith(_NO_POINT):
         return TypeError(f"{label} gives a field coordinates; evaluate fields at a point, u(p), d(u, 'x')(p): {text}.")
     if (isinstance(error, AttributeError) and "Point" in text) or "unexpected field names" in text:
         return ValueError(
@@ -222,17 +228,22 @@ def evaluate(label: str, function: Any, domain: Box, coordinates: np.ndarray) ->
 
 
 def _all_at_once(function: Any, domain: Box, coordinates: np.ndarray) -> np.ndarray | None:
+    """Values at all points, in stretches of one length: every other number of points would compile JAX anew."""
     num = len(coordinates)
+    padded = np.pad(coordinates, ((0, -num % _STRETCH), (0, 0)), mode="edge")
     chosen = np.unique(np.linspace(0, num - 1, 3).astype(int))
     try:
-        values = np.asarray(function(columns(domain, coordinates)))
-        if values.dtype.kind not in "biufc" or values.shape not in ((), (num,)):
-            return None
-        values = np.broadcast_to(values, (num,))
+        parts = []
+        for start in range(0, num, _STRETCH):
+            part = np.asarray(function(columns(domain, padded[start : start + _STRETCH])))
+            if part.dtype.kind not in "biufc" or part.shape not in ((), (_STRETCH,)):
+                return None
+            parts.append(np.broadcast_to(part, (_STRETCH,)))
+        values = np.concatenate(parts)[:num]
         single = [np.asarray(function(point_type(domain.names)(*coordinates[index]))) for index in chosen]
         if any(one.shape != () for one in single):
             return None
-        scale = 1e-12 * (np.max(np.abs(values), initial=0.0) + 1e-300)
+        scale = 1e-12 * (np.max(np.abs(values), initial=0.0, where=np.isfinite(values)) + 1e-300)
         agree = np.allclose(values[chosen], np.stack(single), rtol=1e-9, atol=scale, equal_nan=True)
     except Exception:  # the point-by-point way will say what is wrong
         return None
@@ -274,4 +285,14 @@ def is_number(value: Any) -> bool:
     """Whether a value is a finite real or complex number."""
     if isinstance(value, bool) or not isinstance(value, (int, float, complex, np.number)):
         return False
-    return math.isfinite(abs(value))
+    try:
+        return math.isfinite(abs(value))
+    except OverflowError:  # an integer beyond all floats
+        return False
+
+
+def file_path(path: object, argument: str) -> Path:
+    """Give a user's path; what cannot be one is refused by the name of its argument."""
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        raise TypeError(f"{argument}: give the path of a file, as text or a Path, not {shown(path)}.")
+    return Path(path)

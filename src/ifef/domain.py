@@ -202,7 +202,7 @@ def _checked_bounds(name: str, pair: Sequence[float]) -> tuple[float, float]:
     if not usable or name in RESERVED_COORDINATES:
         raise ValueError(f"Box({name}=...): {name!r} cannot name a coordinate; choose another name.")
     try:
-        low, high = (float(value) for value in pair)
+        low, high = real_array(pair).tolist()
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"Box({name}={shown(pair)}): give two numbers, {name}=(low, high).") from None
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -212,15 +212,21 @@ def _checked_bounds(name: str, pair: Sequence[float]) -> tuple[float, float]:
     if low >= high:
         hint = "swap them" if low > high else "they are equal"
         raise ValueError(f"Box({name}=({low:g}, {high:g})): the low end must be below the high end; {hint}.")
+    if high - low < 1e-12 * max(abs(low), abs(high)):  # a few thousand numbers of float64 in all
+        raise ValueError(f"Box({name}=({low!r}, {high!r})): the ends differ by little but rounding; shift the origin.")
     return low, high
 
 
 def real_array(values: Any) -> np.ndarray:
-    """Make a float64 array; complex numbers and text are a `TypeError` rather than cut down or parsed."""
+    """Make a float64 array; complex numbers and text are a `TypeError` rather than cut down or parsed.
+
+    What is masked becomes NaN, which every caller refuses: below a mask stands a number that means nothing.
+    """
     array = np.asarray(values)
-    if array.dtype.kind not in "biufO":
+    if array.dtype.kind not in "biufO" or (array.dtype.kind == "O" and any(isinstance(one, str) for one in array.flat)):
         raise TypeError(f"real numbers are needed, not {array.dtype}")
-    return array.astype(np.float64, copy=False)
+    array = array.astype(np.float64, copy=False)
+    return np.where(np.ma.getmaskarray(values), np.nan, array) if np.ma.is_masked(values) else array
 
 
 def stack_coordinates(names: tuple[str, ...], arrays: Mapping[str, Any], verb: str) -> np.ndarray:
@@ -238,7 +244,7 @@ def stack_coordinates(names: tuple[str, ...], arrays: Mapping[str, Any], verb: s
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{verb}: {name!r} must be a number or an array of numbers.") from None
         if not np.all(np.isfinite(columns[-1])):
-            raise ValueError(f"{verb}: {name!r} holds NaN or infinity.")
+            raise ValueError(f"{verb}: {name!r} holds NaN, infinity or masked values; leave those points out.")
     try:
         columns = np.broadcast_arrays(*columns)
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import equinox as eqx
@@ -19,6 +19,8 @@ from ifef.problem import Problem, Unknown
 from ifef.sampling import generator
 
 Initialisation = Literal["glorot", "torch"]
+
+_MOST = 10**6  # frequencies: the triangle of their columns alone takes more memory than any machine has
 
 
 class MLP(eqx.Module):
@@ -88,6 +90,10 @@ class Features(eqx.Module):
     def __call__(self, p: Point) -> jax.Array:
         """Evaluate psi at a point, (size,)."""
 
+    def pieces(self, width: int) -> Iterator[tuple[Features, np.ndarray]]:  # noqa: ARG002
+        """Split the basis into parts of fixed size, each with the places of its entries in the whole (-1: padding)."""
+        yield self, np.arange(self.size)
+
     def scaled(self, p: Point) -> jax.Array:
         """Scale the point to [-1, 1] per axis: conditioning and the meaning of sigma do not depend on units."""
         lows, highs = np.array(self.domain.lows), np.array(self.domain.highs)
@@ -125,15 +131,17 @@ class FourierFeatures(Features):
 
     backbone: Callable[[Any], jax.Array]
     domain: Box = eqx.field(static=True)
-    frequencies: jax.Array
+    frequencies: Any
     enlarged: bool = eqx.field(static=True, default=True)
     basis: tuple[Callable[..., Any], ...] = eqx.field(static=True, default=())
+    norm: Any = None
+    """Factor of the waves, 1/sqrt(D) where it is not given."""
 
     def __call__(self, p: Point) -> jax.Array:
         """Evaluate psi at a point, (size,)."""
         h = self.hidden(p)
         angle = 2.0 * math.pi * (self.frequencies @ h)
-        norm = 1.0 / math.sqrt(max(self.num_frequencies, 1))
+        norm = 1.0 / math.sqrt(max(self.num_frequencies, 1)) if self.norm is None else self.norm
         parts = [norm * jnp.cos(angle), norm * jnp.sin(angle)]
         if self.enlarged:
             # The warm start W h is then exactly representable, and H_f is inside H_RFF at every D, not in the limit.
@@ -144,6 +152,20 @@ class FourierFeatures(Features):
             parts.append(jnp.stack([jnp.asarray(function(p), dtype=h.dtype) for function in self.basis]))
         return jnp.concatenate(parts)
 
+    def pieces(self, width: int) -> Iterator[tuple[Features, np.ndarray]]:
+        """Split the waves into parts of `width` frequencies, padded with zero ones; then come h, x, 1 and the basis."""
+        num = self.num_frequencies
+        norm = np.asarray(1.0 / math.sqrt(max(num, 1))) if self.norm is None else self.norm
+        for start in range(0, num, width):
+            some = np.asarray(self.frequencies[start : start + width])
+            places = np.pad(np.arange(start, start + len(some)), (0, width - len(some)), constant_values=-1)
+            waves = np.pad(some, ((0, width - len(some)), (0, 0)))
+            slots = np.concatenate([places, np.where(places < 0, -1, places + num)])
+            yield FourierFeatures(self.backbone, self.domain, waves, False, (), norm), slots
+        if self.enlarged or self.basis:
+            rest = FourierFeatures(self.backbone, self.domain, self.frequencies[:0], self.enlarged, self.basis)
+            yield rest, 2 * num + np.arange(rest.size)
+
     @property
     def num_frequencies(self) -> int:
         """Number D of rows of B."""
@@ -152,10 +174,12 @@ class FourierFeatures(Features):
 
 def gaussian(num: int, dimension: int, sigma: float | Sequence[float] = 1.0, *, seed: int = 0) -> np.ndarray:
     """Draw B ~ N(0, sigma^2), (num, dimension). Rows of a smaller B are the first rows of a larger one (nested)."""
-    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
-        raise ValueError(f"num_frequencies={num!r}: give a whole number, 0 or more.")
+    for name, value, least in (("num_frequencies", num, 0), ("dimension", dimension, 1)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= _MOST:
+            raise ValueError(f"{name}={shown(value)}: give a whole number from {least} to {_MOST}.")
     scale = _numbers(sigma)
-    if scale.shape not in ((), (dimension,)) or not np.all(np.isfinite(scale)) or np.any(scale < 0):
+    fine = np.all(np.isfinite(scale)) and np.all(scale >= 0) and np.any(scale > 0)
+    if scale.shape not in ((), (dimension,)) or not fine:
         raise ValueError(
             f"sigma={shown(sigma)}: give one positive number, or one for each of the {dimension} hidden coordinates."
         )
@@ -180,6 +204,8 @@ def fourier_features(
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"fourier_features(problem, ...): give a Problem, not a {type(problem).__name__}.")
+    if not isinstance(enlarged, bool):
+        raise TypeError(f"fourier_features(enlarged={shown(enlarged)}): give True or False.")
     domain = problem.domain
     if not callable(backbone):
         if not isinstance(backbone, Iterable):
@@ -191,7 +217,8 @@ def fourier_features(
             frequencies = gaussian(num_frequencies, hidden, sigma, seed=seed)
         table = _numbers(frequencies)
         if table.ndim != 2 or table.shape[1] != hidden or not np.all(np.isfinite(table)):
-            raise ValueError(f"frequencies: give a finite array (D, {hidden}), one column a hidden coordinate.")
+            got = shown(frequencies)
+            raise ValueError(f"frequencies={got}: give finite numbers (D, {hidden}), one column a hidden coordinate.")
         if len(table) == 0 and not (enlarged or problem.basis):
             raise ValueError("fourier_features(num_frequencies=0, enlarged=False): the basis would be empty.")
         return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, problem.basis)
@@ -214,11 +241,15 @@ def _hidden_size(backbone: Any, domain: Box) -> int:
     evaluate: Any = backbone
     try:
         jax.eval_shape(evaluate, argument)  # in every use of it JAX has to see through it
-        hidden = np.asarray(jnp.asarray(evaluate(argument)))
+        given = evaluate(argument)
+        hidden = np.asarray(jnp.asarray(given))
     except Exception as error:  # whatever a user's module raises becomes one sentence
         raise sentence(f"backbone on {kind} of {domain}", error, domain) from error
-    if hidden.ndim != 1 or not np.all(np.isfinite(hidden)):
-        raise ValueError(f"backbone must map {kind} to finite values (p,); got shape {hidden.shape}.")
+    if not isinstance(given, (jax.Array, np.ndarray)) or hidden.ndim != 1 or hidden.size == 0:
+        got = f"a {type(given).__name__} of shape {hidden.shape}"
+        raise ValueError(f"backbone must map {kind} to an array (p,), not to {got}; use jnp.stack or jnp.concatenate.")
+    if hidden.dtype.kind not in "iuf" or not np.all(np.isfinite(hidden)):
+        raise ValueError(f"backbone must map {kind} to finite real values, not to {shown(hidden)}.")
     return int(hidden.shape[0])
 
 

@@ -17,7 +17,6 @@ from ifef.assembly import (
     Data,
     available_memory,
     condition_rows,
-    condition_scales,
     make_data,
     num_columns,
     num_rows,
@@ -30,13 +29,15 @@ from ifef.checks import describe, is_real
 from ifef.domain import Box, Face, real_array, shown
 from ifef.features import FourierFeatures
 from ifef.journal import Journal, Progress, fingerprint
-from ifef.lower import AbstractLower, GaussNewton, LeastSquares, LowerResult, solve_lower
+from ifef.lower import AbstractLower, GaussNewton, LeastSquares, LowerResult
 from ifef.packing import pack_features
 from ifef.problem import Problem
 from ifef.sampling import generator
+from ifef.scales import condition_scales
 from ifef.solution import Solution
+from ifef.theta import solve_lower
 from ifef.training import Job, train
-from ifef.upper import Training
+from ifef.upper import Training, split
 from ifef.verdict import judge
 
 _MARKED = 16  # points at which operators are told from others, for a checkpoint
@@ -79,7 +80,8 @@ def fit(
     judged = _held_out_points(problem, rows, seed) if held_out is None else held_out
     judged = checked_points(problem, judged, "held_out")
     data, held = make_data(problem, rows), make_data(problem, judged)
-    with float64():
+    # Numbers that go wrong are refused with their point, or are a status: not a warning of NumPy's.
+    with float64(), np.errstate(all="ignore"):
         used = _checked_weights(problem, weights, condition_scales(features, data) if weights is None else {})
         block = _planned(features, data, memory, upper)
         phases = [lower, pretraining, upper]
@@ -111,12 +113,19 @@ def _check(
             f"fit(problem, features, ...): the features are for {features.domain}, the problem lives in "
             f"{problem.domain}; make them with fourier_features(problem)."
         )
+    if features.basis != problem.basis:
+        raise ValueError(
+            "fit(problem, features, ...): the features hold other basis functions than the problem; make them with "
+            "fourier_features(problem)."
+        )
     generator(seed)  # refuses what cannot seed one
     if not (progress is None or callable(progress)):
         raise TypeError(f"fit(progress={shown(progress)}): give a function of a record, or None.")
     for name, value in phases.items():
         if not (value is None or isinstance(value, Training)):
             raise TypeError(f"fit({name}={shown(value)}): give Training(epochs), or None to do without.")
+        if value is not None and value.epochs and not jax.tree.leaves(split(features)[0]):
+            raise ValueError(f"fit({name}=...): this backbone has nothing to train; give widths, or leave {name} out.")
 
 
 def _check_numbers(**given: float | None) -> None:
@@ -147,17 +156,19 @@ def _refuse_undefined(
         for part in row_blocks(data, CHUNK):
             for key, points in part.points.items():
                 rows = np.asarray(condition_rows(features, part, key, jnp.zeros_like(result.theta)))
-                _refuse_nan(problem.domain, {key: (np.asarray(points), rows.reshape(len(points), -1).sum(axis=1))})
+                _refuse_nan(
+                    problem.domain, {key: (np.asarray(points), rows.reshape(len(points), -1).sum(axis=1))}, "points"
+                )
     elif problem.linear and np.all(np.isfinite(result.theta)):
-        _refuse_nan(problem.domain, held_out)
+        _refuse_nan(problem.domain, held_out, "held_out")
 
 
-def _refuse_nan(domain: Box, found: HeldOut) -> None:
+def _refuse_nan(domain: Box, found: HeldOut, argument: str) -> None:
     for key, (points, values) in found.items():
         wrong = np.flatnonzero(~np.isfinite(values))
         if len(wrong):
             raise ValueError(
-                f"condition {key!r}: the operator or its derivative in u is NaN or infinite at "
+                f"{argument}[{key!r}]: the operator or its derivative in u is NaN or infinite at "
                 f"{describe(domain, points[wrong[0]])}; mend it there (in jnp.where, the branch that is not taken has "
                 "to be finite too) or move the region."
             )
@@ -237,10 +248,11 @@ def checked_points(problem: Problem, points: Mapping[str, Any], argument: str) -
         except (TypeError, ValueError, OverflowError):
             rows = np.zeros(0)
         if rows.ndim != 2 or rows.shape[1] != dimension or len(rows) == 0:
-            raise ValueError(f"{argument}[{key!r}]: give an array of real numbers (n, {dimension}), n at least 1.")
+            wanted, got = f"an array of real numbers (n, {dimension}), n at least 1", shown(points[key])
+            raise ValueError(f"{argument}[{key!r}]: give {wanted}, not {got}.")
         if not np.all(np.isfinite(rows)):
             first = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise ValueError(f"{argument}[{key!r}]: point number {first} is NaN or infinite.")
+            raise ValueError(f"{argument}[{key!r}]: point number {first} is NaN, infinite or masked; leave it out.")
         region = condition.region
         if region.is_cloud:
             if not np.array_equal(rows, region.cloud):

@@ -1,123 +1,223 @@
-"""Where B comes from when nobody says: bandwidths per axis, found by held-out residual at few columns."""
+"""Sets of frequencies: lattices around the waves that were found, and lattices in an ellipsoid around zero.
+
+A wave times a smooth envelope (a decay, a slow change of amplitude) is spanned by a few frequencies very near to it:
+the nearer, the fewer, as long as float64 tells them apart. A broad spectrum takes a lattice as wide as it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, condition_scales, make_data, num_columns, residuals, row_scales, system
-from ifef.calculus import float64
-from ifef.features import FourierFeatures, fourier_features, gaussian
-from ifef.lower import LeastSquares
-from ifef.problem import Problem
+from ifef.sampling import generator, sample
+from ifef.spectra import unsigned
+from ifef.trials import Trial, Trials
 
-_START = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # bandwidths of the first sweep, cycles per half side of the box
-_FACTORS = (2.0, 1.4)  # coordinate moves after it, coarse then fine
-_RESOLVED = 0.3  # held-out residual above which a trial says nothing of the bandwidth: more columns are needed
+NEAR = 4.0
+"""Period of the lattice around a wave, in sides of the box: of 1.25 to 4 the best (see docs/design.md)."""
 
-
-def point_counts(problem: Problem, num_columns: int, rows_per_column: float = 3.0) -> dict[str, int]:
-    """Points for every condition: full-dimensional ones share the rows, faces get many a side.
-
-    A face is cheap, and what happens on it (eighty periods of an initial condition) has to be seen.
-    """
-    dimension = len(problem.domain.names)
-    full = sum(condition.region.dimension == dimension for condition in problem.conditions.values())
-    counts = {}
-    for key, condition in problem.conditions.items():
-        part = condition.region.dimension / dimension
-        many = rows_per_column * num_columns / max(full, 1)
-        counts[key] = 50 + int(many if part == 1 else min(12.0 * num_columns**part, num_columns))
-    return counts
+_LEAST_PERIOD = 1.03  # a lattice repeats after its period, the box has to fit into it
+_LATTICES = 3  # coordinates up to which frequencies are on lattices
+_APART = 4.0  # waves nearer to each other share a lattice
+_CLUSTERS = 12
+_STRONG = 1e-12  # energy of a wave, relative to the strongest, below which it gets no lattice
+_COUNTS = (5, 8, 11, 14, 17, 21)  # points of the lattice across an envelope
+_HELPS = 0.7  # a wider lattice has to lower the held-out residual to this part of it
+_DONE = 3e-14
 
 
-@eqx.filter_jit
-def _trial(features: FourierFeatures, data: Data, held: Data, weights: Mapping[str, Any]) -> jax.Array:
-    """Held-out residual of the least-squares solution, relative to that of zero."""
-    lower = LeastSquares()
-    zero = jnp.zeros(num_columns(features, data))
-    theta = lower.finish(lower.first(system(features, data, zero, row_scales(data, weights)))).theta
-    return relative_residual(features, held, theta, weights)
+def around(centres: np.ndarray, counts: tuple[int, ...], period: float = NEAR) -> np.ndarray:
+    """Frequencies of a lattice in an ellipsoid around each centre, `counts` points across it along each axis."""
+    spacing = math.pi / period
+    radii = np.array([0.5 * count * spacing for count in counts])
+    axes = [spacing * np.arange(-(count // 2), count // 2 + 1) for count in counts]
+    offsets = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(counts))
+    offsets = offsets[np.sum(np.square(offsets / radii), axis=1) <= 1.0 + 1e-9]
+    near_zero = np.linalg.norm(centres, axis=1) < 1e-9
+    halves = [unsigned(offsets) if zero else offsets for zero in near_zero]
+    order = np.argsort(np.linalg.norm(np.concatenate(halves), axis=1), kind="stable")
+    # Nearest first, so that the first part of them is a coarser set for the same waves.
+    return np.concatenate([centre + half for centre, half in zip(centres, halves, strict=True)])[order]
 
 
-@eqx.filter_jit
-def relative_residual(features: FourierFeatures, data: Data, theta: jax.Array, weights: Mapping[str, Any]) -> jax.Array:
-    """Weighted residual relative to that of zero."""
-
-    def size(coefficients: jax.Array) -> jax.Array:
-        values = residuals(features, data, coefficients)
-        return sum((weights[key] * jnp.mean(jnp.square(one)) for key, one in values.items()), jnp.zeros(()))
-
-    return jnp.sqrt(size(theta) / size(jnp.zeros_like(theta)))
-
-
-class _Trials:
-    """Held-out residual as a function of the bandwidths, at a fixed number of frequencies and fixed weights."""
-
-    def __init__(self, problem: Problem, num: int, seed: int):
-        self.problem, self.num, self.seed = problem, num, seed
-        columns = 2 * num * len(problem.unknowns)
-        dimension = len(problem.domain.names)
-        self.data = make_data(problem, problem.sample(point_counts(problem, columns), seed=seed))
-        fewer = {key: count // 2 for key, count in point_counts(problem, columns).items()}
-        self.held = make_data(problem, problem.sample(fewer, sampler="uniform", seed=seed + 1))
-        middle = fourier_features(problem, num, sigma=2.0, backbone=(), seed=seed)
-        # Residuals compare only under one set of weights, so these are found once, at a middling bandwidth.
-        self.weights = {key: 1.0 / scale**2 for key, scale in condition_scales(middle, self.data).items()}
-        self.unit = gaussian(num, dimension, 1.0, seed=seed)
-        self.features = middle
-        self.known: dict[tuple[float, ...], float] = {}
-
-    def __call__(self, sigma: tuple[float, ...]) -> float:
-        """Held-out residual at these bandwidths, infinite where it is not finite."""
-        rounded = tuple(round(one, 6) for one in sigma)
-        if rounded not in self.known:
-            with float64():
-                table = jnp.asarray(self.unit * np.array(sigma))
-                features = eqx.tree_at(lambda one: one.frequencies, self.features, table)
-                weights = {key: jnp.asarray(value) for key, value in self.weights.items()}
-                value = float(_trial(features, self.data, self.held, weights))
-            self.known[rounded] = value if np.isfinite(value) else np.inf
-        return self.known[rounded]
+def clusters(waves: np.ndarray, energies: np.ndarray) -> np.ndarray:
+    """Centres of envelopes: zero, and the strongest waves that are apart from each other and from it."""
+    centres = [np.zeros(waves.shape[1])]
+    for wave, energy in zip(waves, energies, strict=True):
+        far = min(min(np.linalg.norm(wave - one), np.linalg.norm(wave + one)) for one in centres) > _APART
+        if far and energy > _STRONG * energies.max() and len(centres) <= _CLUSTERS:
+            centres.append(wave)
+    return np.array(centres)
 
 
-def find_bandwidths(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    num: int = 150,
-    largest: int = 600,
-    going_on: Callable[[], bool] = lambda: True,
-) -> tuple[float, ...]:
-    """Bandwidth per axis for a linear problem: a sweep of equal ones, then coordinate moves, while they pay.
+def thicken(
+    trials: Trials, waves: np.ndarray, energies: np.ndarray, most: int, going_on: Callable[[Trial], bool]
+) -> Trial:
+    """Give the waves envelopes, widened along the axis where it pays; the best trial by held-out residual."""
+    centres = clusters(waves, energies)
+    levels = [0] * trials.dimension
 
-    Where no bandwidth leaves less than most of the residual, the trial is repeated with twice the frequencies.
-    """
-    dimension = len(problem.domain.names)
-    while True:
-        trials = _Trials(problem, num, seed)
-        best = min(((sigma,) * dimension for sigma in _START), key=trials)
-        best = _moved(trials, best, going_on)
-        if trials(best) < _RESOLVED or 2 * num > largest or not going_on():
-            return best
-        num *= 2
+    def attempt(levels: list[int]) -> Trial | None:
+        frequencies = np.concatenate([waves, around(centres, tuple(_COUNTS[level] for level in levels))])
+        return None if trials.columns(frequencies) > most else trials.solve(frequencies)
 
-
-def _moved(trials: _Trials, best: tuple[float, ...], going_on: Callable[[], bool]) -> tuple[float, ...]:
-    """Improve one axis at a time by the factors, until a whole round changes nothing."""
-    for factor in _FACTORS:
-        changed = True
-        while changed and going_on():
-            changed = False
-            for axis in range(len(best)):
-                for ratio in (factor, 1.0 / factor):
-                    other = tuple(one * ratio if index == axis else one for index, one in enumerate(best))
-                    if 0.02 <= other[axis] <= 200.0 and trials(other) < 0.97 * trials(best):
-                        best, changed = other, True
-                        break
+    first = attempt(levels)
+    if first is None:
+        return trials.solve(waves)
+    best = first
+    centres = _needed(trials, best, centres)
+    while best.held_out > _DONE and going_on(best):
+        wider = []
+        for axis in range(trials.dimension):
+            tried = [level + (index == axis) for index, level in enumerate(levels)]
+            if max(tried) < len(_COUNTS) and (found := attempt(tried)) is not None:
+                wider.append((found.held_out, len(wider), tried, found))
+        if not wider:
+            break
+        held_out, _, tried, found = min(wider)
+        if held_out > _HELPS * best.held_out:
+            break
+        best, levels = found, tried
     return best
+
+
+def _needed(trials: Trials, trial: Trial, centres: np.ndarray) -> np.ndarray:
+    """Centres whose envelope carries anything: a wave that was found for want of a better one may carry nothing."""
+    points = sample(trials.problem.domain.interior, 200, seed=7)
+    low, high = np.array(trials.problem.domain.lows), np.array(trials.problem.domain.highs)
+    angle = ((2.0 * points - low - high) / (high - low)) @ trial.frequencies.T
+    table = np.stack([np.cos(angle), np.sin(angle)], axis=1) / math.sqrt(len(trial.frequencies))
+    theta = trial.theta[trials.waves(len(trial.frequencies))]  # (components, 2, num)
+    nearest = np.argmin(np.linalg.norm(np.abs(trial.frequencies[:, None] - centres[None]), axis=2), axis=1)
+    sizes = []
+    for index in range(len(centres)):
+        mine = nearest == index
+        sizes.append(np.linalg.norm(np.einsum("pan,ian->pi", table[:, :, mine], theta[:, :, mine])))
+    sizes = np.array(sizes)
+    kept = sizes > 0.01 * trial.held_out * sizes.max()
+    kept[0] = True
+    return centres[kept]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """An ellipsoid of frequencies: radii along the columns of `frame`, and how many frequencies are to lie in it."""
+
+    radii: tuple[float, ...]
+    num: int
+    frame: tuple[tuple[float, ...], ...] | None = None
+
+    def period(self) -> float:
+        """Period of the lattice that has `num` points, of k and -k one, in the ellipsoid."""
+        dimension = len(self.radii)
+        ball = math.pi ** (0.5 * dimension) / math.gamma(0.5 * dimension + 1.0)
+        return math.pi * (2.0 * self.num / (ball * math.prod(self.radii))) ** (1.0 / dimension)
+
+    def frequencies(self) -> np.ndarray | None:
+        """The lattice in the ellipsoid, from its middle outwards, or None where it would be too coarse for the box."""
+        dimension = len(self.radii)
+        frame = np.eye(dimension) if self.frame is None else np.array(self.frame)
+        if dimension > _LATTICES:  # too few points for a lattice: as many at random
+            rng = generator(0, "ball")
+            inside = rng.normal(size=(self.num, dimension))
+            inside *= (rng.random((self.num, 1)) ** (1.0 / dimension)) / np.linalg.norm(inside, axis=1, keepdims=True)
+            angular = unsigned((inside * np.array(self.radii)) @ frame.T)
+        else:
+            period = self.period()
+            if period < _LEAST_PERIOD:
+                return None
+            spacing = math.pi / period
+            reach = np.sqrt(np.sum(np.square(frame * np.array(self.radii)), axis=1))  # along each axis
+            axes = [spacing * np.arange(-int(far / spacing), int(far / spacing) + 1) for far in reach]
+            lattice = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dimension)
+            inside = np.sum(np.square(lattice @ frame / np.array(self.radii)), axis=1) <= 1.0 + 1e-9
+            angular = unsigned(lattice[inside])
+        return angular[np.argsort(np.linalg.norm(angular @ frame / np.array(self.radii), axis=1), kind="stable")]
+
+
+_RADII = (5.0, 12.0, 30.0)
+_FACTORS = {300: (1.6, 1.25), 600: (1.25,), 1200: (1.25,), 2400: (1.15,), 3200: (1.15,)}
+"""Columns of each level, and factors of the moves that are tried there."""
+
+_MOVES = {300: 14, 600: 8, 1200: 4, 2400: 2, 3200: 1}
+_BLIND = 0.5  # held-out residual beyond which a level tells shapes from each other by chance
+_REACHES = (1.5, 2.5)  # radii, in root mean squares of the frequencies of the waves that were found
+_EQUAL = 2.0  # per-axis radii have to beat equal ones by this: they fit the points rather than the solution
+
+
+def fill(
+    trials: Trials, frame: np.ndarray | None, reach: np.ndarray, most: int, going_on: Callable[[Trial], bool]
+) -> Iterator[Trial]:
+    """Widen an ellipsoid, found by held-out residual, level by level; each level's best trial.
+
+    `reach` are the root mean squares of the frequencies that were found, along the columns of `frame`.
+    """
+    best: tuple[Shape, Trial] | None = None
+    turned = None if frame is None else tuple(map(tuple, frame))
+    for columns in _FACTORS:
+        if columns > most or (best is not None and not going_on(best[1])):
+            return
+        num = max(columns // trials.columns(np.zeros((1, trials.dimension))), 8)
+        shapes = [Shape(tuple(reach * factor + 6.0), num, turned) for factor in _REACHES]
+        found = _tuned(trials, shapes + _grown(trials.dimension, num, turned, best), columns, going_on)
+        if found is None:
+            continue
+        yield found[1]
+        if best is not None and found[1].held_out > _HELPS * best[1].held_out and columns > 1200:
+            return
+        if best is None or found[1].held_out < best[1].held_out:
+            best = found
+
+
+def _grown(dimension: int, num: int, frame: Any, best: tuple[Shape, Trial] | None) -> list[Shape]:
+    """Shapes to begin a level with: a grid of radii at first, then the best one of the level before, scaled up."""
+    if best is None:
+        radii = itertools.product(_RADII, repeat=dimension) if dimension <= 2 else ((r,) * dimension for r in _RADII)
+        return [Shape(tuple(one), num, frame) for one in radii]
+    shape, growth = best[0], num / best[0].num
+    powers = (1.0 / dimension, 0.0)
+    grown = [Shape(tuple(r * growth**power for r in shape.radii), num, frame) for power in powers]
+    mean = math.prod(grown[0].radii) ** (1.0 / dimension)
+    return grown if max(shape.radii) < 1.3 * min(shape.radii) else [*grown, Shape((mean,) * dimension, num, frame)]
+
+
+def _tuned(
+    trials: Trials, shapes: list[Shape], columns: int, going_on: Callable[[Trial], bool]
+) -> tuple[Shape, Trial] | None:
+    """Best of the shapes, moved along one axis or all at once while that lowers the held-out residual."""
+    tried = [(shape, found) for shape in shapes if (found := _solved(trials, shape)) is not None]
+    if not tried:
+        return None
+
+    def cost(pair: tuple[Shape, Trial]) -> float:
+        return pair[1].held_out * (_EQUAL if max(pair[0].radii) > 1.01 * min(pair[0].radii) else 1.0)
+
+    best = min(tried, key=cost)
+    left = _MOVES[columns] if best[1].held_out < _BLIND else 2
+    axes = range(trials.dimension)
+    moves = [tuple(True for _ in axes), *(tuple(index == axis for index in axes) for axis in axes)]
+    for factor in _FACTORS[columns]:
+        failed = 0
+        for move in itertools.cycle(moves):
+            if failed >= len(moves) or left <= 0 or not going_on(best[1]):
+                break
+            failed += 1
+            for ratio in (factor, 1.0 / factor):
+                radii = tuple(r * ratio if moved else r for r, moved in zip(best[0].radii, move, strict=True))
+                moved = Shape(radii, best[0].num, best[0].frame)
+                found = _solved(trials, moved)
+                left -= found is not None
+                if found is not None and cost((moved, found)) < 0.97 * cost(best):
+                    best, failed = (moved, found), 0
+                    break
+    return best
+
+
+def _solved(trials: Trials, shape: Shape) -> Trial | None:
+    frequencies = shape.frequencies()
+    return None if frequencies is None else trials.solve(frequencies)

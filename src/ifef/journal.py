@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ifef import storage
+from ifef.checks import file_path
 
 Progress = Callable[[dict[str, Any]], None]
 """Called with each record; records with "tick" set only move a display, the others are the run's history."""
@@ -43,7 +44,7 @@ class Journal:
     ):
         self.mark = mark
         self.progress = progress
-        self.path = None if checkpoint is None else Path(checkpoint)
+        self.path = None if checkpoint is None else file_path(checkpoint, "checkpoint")
         self.seconds = seconds
         self.deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
         self.history: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""theta*(omega): the lower level. Rank-revealing least squares, the paper's ridge, and Gauss-Newton on top of either.
+"""The lower level's strategies: rank-revealing least squares, the paper's ridge, and Gauss-Newton on top of either.
 
 A strategy sees the rows [A b] only through a summary of fixed size, (n + 1) x (n + 1), to which blocks of rows are
 added one by one: a triangular factor for least squares, the Gram matrix for the ridge.
@@ -13,37 +13,33 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
 
-from ifef.assembly import Data, loss, num_columns, num_rows, residuals, row_blocks, row_scales, system
-from ifef.calculus import float64
 from ifef.checks import is_real
-from ifef.features import Features
+
+_CERTAIN = 1e-12  # singular value, of columns of unit norm, that is no rounding
+_BARE = 1e-13  # the same for Gram matrices, where it is squared
+_DEPENDENT = 3e-15  # pivot, of columns of unit norm, that rounding alone makes
+_TINY = 1e-17  # a cut of nothing, with which the second factorisation still has full rank
 
 
 class LowerResult(eqx.Module):
     """Coefficients and what is known of the system that gave them."""
 
-    theta: jax.Array
-    rank: jax.Array
-    condition: jax.Array
-    residual: jax.Array
+    theta: Any
+    rank: Any
+    condition: Any
+    residual: Any
     """|A theta - b|, the square root of the training loss."""
-    factor: jax.Array
-    """Upper triangular T with T^T T the (scaled, permuted, truncated) matrix of the normal equations."""
-    order: jax.Array
-    norms: jax.Array
-    kept: jax.Array
+    factor: Any
+    """Upper triangular T with T^T T the matrix of the (scaled, damped) normal equations."""
+    norms: Any
 
-    def gain(self, values: jax.Array) -> jax.Array:
-        """Rows of `values` (k, n) times the inverse of the factor: the response of values to unit residuals."""
-        scaled = (values / self.norms[None])[:, self.order] * self.kept[None]
-        return jax.scipy.linalg.solve_triangular(self.factor, scaled.T, trans="T") * self.kept[:, None]
-
-    def inverse(self, gradient: jax.Array) -> jax.Array:
-        """Apply the inverse of half the Hessian, (A^T A)^-1 on the kept columns, to a vector (n,)."""
-        inner = self.gain(gradient[None])[:, 0]
-        outer = jax.scipy.linalg.solve_triangular(self.factor, inner) * self.kept
-        return jnp.zeros_like(gradient).at[self.order].set(outer) / self.norms
+    def inverse(self, gradient: Any) -> Any:
+        """Apply the inverse of half the Hessian, (A^T A)^-1, to a vector (n,)."""
+        inner = _solve_triangular(self.factor, gradient / self.norms, transposed=True)
+        return _solve_triangular(self.factor, inner) / self.norms
 
 
 class AbstractLower(eqx.Module):
@@ -52,81 +48,115 @@ class AbstractLower(eqx.Module):
     weights: eqx.AbstractVar[Mapping[str, float] | None]
 
     @abc.abstractmethod
-    def start(self, columns: int) -> jax.Array:
-        """Give the summary of no rows, (columns + 1, columns + 1)."""
-
-    @abc.abstractmethod
-    def add(self, summary: jax.Array, block: jax.Array) -> jax.Array:
+    def add(self, summary: Any, block: Any) -> Any:
         """Add a block of rows [A b] to the summary."""
 
     @abc.abstractmethod
-    def first(self, block: jax.Array) -> jax.Array:
+    def first(self, block: Any) -> Any:
         """Summarise a first block: the same as adding it to nothing, at less cost."""
 
     @abc.abstractmethod
-    def restrict(self, summary: jax.Array, keep: jax.Array) -> jax.Array:
+    def restrict(self, summary: Any, keep: Any) -> Any:
         """Give the summary of the same rows with some of the columns only."""
 
     @abc.abstractmethod
-    def finish(self, summary: jax.Array) -> LowerResult:
+    def response(self, summary: Any, values: np.ndarray) -> np.ndarray:
+        """Change of `values @ theta` by residuals of unit size (n, k), also where only rounding fixes theta."""
+
+    @abc.abstractmethod
+    def finish(self, summary: Any) -> LowerResult:
         """Solve."""
 
 
-def _triangle(block: jax.Array) -> jax.Array:
+def _of(array: Any) -> Any:
+    """NumPy for an array on the host, where nothing is to compile, and JAX for any other: one algorithm for both."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def _triangle(block: Any) -> Any:
     """Triangular factor (n + 1, n + 1) of a block of rows, with zero rows where there are fewer rows."""
-    factor = jnp.linalg.qr(block, mode="r")
-    missing = block.shape[1] - factor.shape[0]
-    return jnp.pad(factor, ((0, max(missing, 0)), (0, 0)))
+    if isinstance(block, np.ndarray):
+        full: Any = scipy.linalg.qr(block, mode="r", overwrite_a=True, check_finite=False)[0]
+        factor = full[: block.shape[1]]
+    else:
+        factor = jnp.linalg.qr(block, mode="r")
+    return _of(block).pad(factor, ((0, max(block.shape[1] - factor.shape[0], 0)), (0, 0)))
+
+
+def _damped(triangle: Any, cut: float) -> Any:
+    """Triangular factor of an upper triangle and a column (n, n + 1) over `cut` times the identity."""
+    columns = triangle.shape[0]
+    if isinstance(triangle, np.ndarray):  # LAPACK's routine for two triangles takes a fifth of the time
+        above = np.asfortranarray(np.pad(triangle, ((0, 1), (0, 0))))
+        below = np.asfortranarray(cut * np.eye(columns, columns + 1))
+        (two_triangles,) = scipy.linalg.get_lapack_funcs(("tpqrt",), (above, below))
+        return two_triangles(columns, min(columns, 32), above, below, overwrite_a=1, overwrite_b=1)[0]
+    return _triangle(jnp.concatenate([triangle, cut * jnp.eye(columns, columns + 1)]))
+
+
+def _solve_triangular(factor: Any, right: Any, *, transposed: bool = False) -> Any:
+    if isinstance(factor, np.ndarray):
+        return scipy.linalg.solve_triangular(factor, right, trans=int(transposed), check_finite=False)
+    return jax.scipy.linalg.solve_triangular(factor, right, trans=int(transposed))
 
 
 class LeastSquares(AbstractLower):
     """Rank-revealing orthogonal least squares: the condition number is never squared.
 
-    Columns are scaled to unit norm after the factorisation, which Householder's is indifferent to. Columns whose
-    pivot is below `cut` times the first are left out (a basic solution: it was as accurate as the least-norm one).
+    Columns are scaled to unit norm after the factorisation, which Householder's is indifferent to. The scaled triangle
+    is factored once more with `cut` times the identity below it: directions whose singular value is below the cut,
+    which rounding has filled, are damped out, and the number of the others is the rank. Against a pivoted
+    factorisation it was as accurate, at less cost.
     """
 
-    cut: float = 3e-15
+    cut: float = 1e-15
     weights: Mapping[str, float] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
         if not (is_real(self.cut) and 0 <= self.cut < 1):
-            raise ValueError(f"LeastSquares(cut={self.cut!r}): the cut must be at least 0 and below 1, such as 3e-15.")
+            raise ValueError(f"LeastSquares(cut={self.cut!r}): the cut must be at least 0 and below 1, such as 1e-15.")
 
-    def start(self, columns: int) -> jax.Array:
-        """Give an empty triangle."""
-        return jnp.zeros((columns + 1, columns + 1))
-
-    def add(self, summary: jax.Array, block: jax.Array) -> jax.Array:
+    def add(self, summary: Any, block: Any) -> Any:
         """Refactor the triangle with the block below it."""
-        return _triangle(jnp.concatenate([summary, block]))
+        return _triangle(_of(block).concatenate([_of(block).asarray(summary), block]))
 
-    def first(self, block: jax.Array) -> jax.Array:
+    def first(self, block: Any) -> Any:
         """Factor the block."""
         return _triangle(block)
 
-    def restrict(self, summary: jax.Array, keep: jax.Array) -> jax.Array:
+    def restrict(self, summary: Any, keep: Any) -> Any:
         """Factor the remaining columns anew."""
-        return _triangle(summary[:, jnp.append(keep, summary.shape[1] - 1)])
+        return _triangle(summary[:, _of(summary).append(keep, summary.shape[1] - 1)])
 
-    def finish(self, summary: jax.Array) -> LowerResult:
-        """Pivot the scaled triangle, cut, and solve by back substitution."""
-        matrix, right = summary[:-1, :-1], summary[:-1, -1]
-        norms = jnp.linalg.norm(matrix, axis=0)
-        norms = jnp.where(norms > 0, norms, 1.0)
-        _, pivoted, order = jax.scipy.linalg.qr(matrix / norms[None], mode="economic", pivoting=True)
-        # A second, unpivoted factorisation carries the right-hand side along: cheaper than forming Q.
-        again = jnp.linalg.qr(jnp.concatenate([(matrix / norms[None])[:, order], right[:, None]], axis=1), mode="r")
-        pivots = jnp.abs(jnp.diagonal(pivoted))
-        kept = (pivots > self.cut * pivots[0]) & (pivots > 0)
-        kept = jnp.cumprod(kept).astype(bool)
-        factor = jnp.where(kept[:, None] & kept[None, :], again[:, :-1], jnp.eye(len(kept)))
-        solved = jax.scipy.linalg.solve_triangular(factor, jnp.where(kept, again[:, -1], 0.0))
-        theta = jnp.zeros_like(solved).at[order].set(jnp.where(kept, solved, 0.0)) / norms
-        left_out = jnp.where(kept, 0.0, again[:, -1])
-        residual = jnp.sqrt(jnp.square(summary[-1, -1]) + jnp.sum(jnp.square(left_out)))
-        smallest = jnp.min(jnp.where(kept, pivots, jnp.inf))
-        return LowerResult(theta, jnp.sum(kept), pivots[0] / smallest, residual, factor, order, norms, kept * 1.0)
+    def response(self, summary: Any, values: np.ndarray) -> np.ndarray:
+        """By the damped triangle, with no column left out."""
+        matrix = np.asarray(summary)[:-1, :-1]
+        norms = np.linalg.norm(matrix, axis=0)
+        norms = np.where(norms > 0, norms, 1.0)
+        factor = _damped(np.pad(matrix / norms, ((0, 0), (0, 1))), _CERTAIN)[:-1, :-1]
+        return _solve_triangular(factor, (values / norms).T, transposed=True)
+
+    def finish(self, summary: Any) -> LowerResult:
+        """Damp the scaled triangle, and solve by back substitution."""
+        xp = _of(summary)
+        matrix, right = summary[:-1, :-1], summary[:-1, -1:]
+        columns = len(right)
+        norms = xp.linalg.norm(matrix, axis=0)
+        norms = xp.where(norms > 0, norms, 1.0)
+        # A column that depends on those before it leaves a direction of pure rounding, in which the right-hand side may
+        # be large: damping would not be enough, the column goes.
+        norms = xp.where(xp.abs(xp.diagonal(matrix)) > _DEPENDENT * norms, norms, xp.inf)
+        matrix = matrix / norms[None]
+        again = _damped(xp.concatenate([matrix, right], axis=1), max(self.cut, _TINY))
+        factor = again[:-1, :-1]
+        theta = _solve_triangular(factor, again[:-1, -1])
+        inverse = _solve_triangular(factor, xp.eye(columns))
+        # The sum of s^2 / (s^2 + cut^2) over the singular values s.
+        rank = xp.round(columns - xp.sum(xp.square(inverse)) * max(self.cut, _TINY) ** 2)
+        condition = xp.linalg.norm(factor) * xp.linalg.norm(inverse) / columns
+        left = matrix @ theta - right[:, 0]
+        residual = xp.sqrt(xp.square(summary[-1, -1]) + xp.sum(xp.square(left)))
+        return LowerResult(theta / norms, xp.nan_to_num(rank).astype(int), condition, residual, factor, norms)
 
 
 class Ridge(AbstractLower):
@@ -139,26 +169,30 @@ class Ridge(AbstractLower):
         if not (is_real(self.gamma) and self.gamma >= 0):
             raise ValueError(f"Ridge(gamma={self.gamma!r}): gamma must be a number of at least 0, such as 1e-7.")
 
-    def start(self, columns: int) -> jax.Array:
-        """Give an empty Gram matrix."""
-        return jnp.zeros((columns + 1, columns + 1))
-
-    def add(self, summary: jax.Array, block: jax.Array) -> jax.Array:
+    def add(self, summary: Any, block: Any) -> Any:
         """Add the block's Gram matrix."""
         return summary + block.T @ block
 
-    def first(self, block: jax.Array) -> jax.Array:
+    def first(self, block: Any) -> Any:
         """Form the block's Gram matrix."""
         return block.T @ block
 
-    def restrict(self, summary: jax.Array, keep: jax.Array) -> jax.Array:
+    def restrict(self, summary: Any, keep: Any) -> Any:
         """Pick the remaining rows and columns."""
         both = jnp.append(keep, summary.shape[1] - 1)
         return summary[both][:, both]
 
-    def finish(self, summary: jax.Array) -> LowerResult:
+    def response(self, summary: Any, values: np.ndarray) -> np.ndarray:
+        """With the least ridge that Cholesky's factorisation survives: gamma itself would hide what is undetermined."""
+        gram = np.asarray(summary)[:-1, :-1]
+        norms = np.sqrt(np.diagonal(gram))
+        norms = np.where(norms > 0, norms, 1.0)
+        factor = np.linalg.cholesky(gram / norms / norms[:, None] + _BARE * np.eye(len(gram))).T
+        return _solve_triangular(factor, (values / norms).T, transposed=True)
+
+    def finish(self, summary: Any) -> LowerResult:
         """Solve the regularised normal equations; a failed Cholesky gives NaN and rank 0, which a status reports."""
-        gram, right = summary[:-1, :-1], summary[:-1, -1]
+        gram, right = jnp.asarray(summary[:-1, :-1]), jnp.asarray(summary[:-1, -1])
         columns = len(right)
         regular = gram + 0.5 * self.gamma * jnp.eye(columns)  # half of the paper's Q + gamma I
         factor = jnp.linalg.cholesky(regular).T
@@ -168,8 +202,7 @@ class Ridge(AbstractLower):
         rank = jnp.where(jnp.all(jnp.isfinite(pivots)), columns, 0)
         condition = jnp.square(jnp.max(pivots) / jnp.min(pivots))
         residual = jnp.sqrt(jnp.maximum(value, 0.0))
-        ones = jnp.ones(columns)
-        return LowerResult(theta, rank, condition, residual, factor, jnp.arange(columns), ones, ones)
+        return LowerResult(theta, rank, condition, residual, factor, jnp.ones(columns))
 
 
 class GaussNewton(AbstractLower):
@@ -182,111 +215,33 @@ class GaussNewton(AbstractLower):
     weights: Mapping[str, float] | None = eqx.field(default=None, kw_only=True)
 
     def __check_init__(self) -> None:
-        if not isinstance(self.inner, AbstractLower):
+        if not isinstance(self.inner, AbstractLower) or isinstance(self.inner, GaussNewton):
             raise TypeError(f"GaussNewton(inner=...): give LeastSquares() or Ridge(), not {type(self.inner).__name__}.")
+        if self.inner.weights is not None:
+            raise ValueError(
+                "GaussNewton(inner=...): `inner` takes no weights here; give them as GaussNewton(weights=)."
+            )
         if isinstance(self.max_steps, bool) or not isinstance(self.max_steps, int) or self.max_steps < 1:
             raise ValueError(f"GaussNewton(max_steps={self.max_steps!r}): give a whole number of at least 1.")
         if not (is_real(self.tolerance) and self.tolerance >= 0):
             raise ValueError(f"GaussNewton(tolerance={self.tolerance!r}): give a number of at least 0, such as 1e-10.")
 
-    def start(self, columns: int) -> jax.Array:
-        """As the linear strategy."""
-        return self.inner.start(columns)
-
-    def add(self, summary: jax.Array, block: jax.Array) -> jax.Array:
+    def add(self, summary: Any, block: Any) -> Any:
         """As the linear strategy."""
         return self.inner.add(summary, block)
 
-    def first(self, block: jax.Array) -> jax.Array:
+    def first(self, block: Any) -> Any:
         """As the linear strategy."""
         return self.inner.first(block)
 
-    def restrict(self, summary: jax.Array, keep: jax.Array) -> jax.Array:
+    def restrict(self, summary: Any, keep: Any) -> Any:
         """As the linear strategy."""
         return self.inner.restrict(summary, keep)
 
-    def finish(self, summary: jax.Array) -> LowerResult:
+    def response(self, summary: Any, values: np.ndarray) -> np.ndarray:
+        """As the linear strategy."""
+        return self.inner.response(summary, values)
+
+    def finish(self, summary: Any) -> LowerResult:
         """As the linear strategy."""
         return self.inner.finish(summary)
-
-
-@eqx.filter_jit
-def _whole(lower: AbstractLower, features: Features, data: Data, theta: jax.Array, scales: Any) -> jax.Array:
-    return lower.first(system(features, data, theta, scales))
-
-
-@eqx.filter_jit(donate="none")
-def _grown(
-    lower: AbstractLower, summary: jax.Array, features: Features, part: Data, theta: jax.Array, scales: Any
-) -> jax.Array:
-    return lower.add(summary, system(features, part, theta, scales))
-
-
-@eqx.filter_jit
-def finish(lower: AbstractLower, summary: jax.Array) -> LowerResult:
-    """Solve from a summary, compiled."""
-    return lower.finish(summary)
-
-
-@eqx.filter_jit
-def weighted_loss(features: Features, data: Data, theta: jax.Array, weights: Any) -> jax.Array:
-    """Training loss at theta, compiled."""
-    return loss(residuals(features, data, theta), weights)
-
-
-def summarise(
-    lower: AbstractLower, features: Features, data: Data, theta: jax.Array, scales: Any, block: int | None
-) -> jax.Array:
-    """Assemble all rows at theta, at once or in blocks, into the lower level's summary."""
-    if block is None or block >= num_rows(data):
-        return _whole(lower, features, data, theta, scales)
-    summary = lower.start(num_columns(features, data))
-    for part in row_blocks(data, block):
-        used = {key: scales[key] for key in part.points}
-        summary = _grown(lower, summary, features, part, theta, used)
-    return summary
-
-
-def solve_lower(
-    lower: AbstractLower,
-    features: Features,
-    data: Data,
-    weights: Mapping[str, float],
-    *,
-    theta: jax.Array | None = None,
-    block: int | None = None,
-) -> tuple[LowerResult, jax.Array]:
-    """Find theta*(omega); give the result and the summary of the rows at (or, if nonlinear, near) it."""
-    with float64():
-        used = {key: jnp.asarray(float(value)) for key, value in (lower.weights or weights).items()}
-        scales = row_scales(data, used)
-        start = jnp.zeros(num_columns(features, data)) if theta is None else theta
-        if not isinstance(lower, GaussNewton):
-            summary = summarise(lower, features, data, start, scales, block)
-            return finish(lower, summary), summary
-        return _gauss_newton(lower, features, data, start, used, block)
-
-
-def _gauss_newton(
-    lower: GaussNewton, features: Features, data: Data, theta: jax.Array, weights: Any, block: int | None
-) -> tuple[LowerResult, jax.Array]:
-    scales = row_scales(data, weights)
-    value = float(weighted_loss(features, data, theta, weights))
-    summary = summarise(lower, features, data, theta, scales, block)
-    result = finish(lower, summary)
-    for _ in range(lower.max_steps):
-        step, part, best = result.theta - theta, 1.0, value
-        while part > 1e-4:
-            best = float(weighted_loss(features, data, theta + part * step, weights))
-            if best < value:
-                break
-            part *= 0.5
-        if not best < value:
-            break
-        theta, gained, value = theta + part * step, value - best, best
-        # The rows at the last theta are wanted too: what is said of the answer rests on them.
-        summary = summarise(lower, features, data, theta, scales, block)
-        result = finish(lower, summary)
-        if gained <= lower.tolerance * (value + gained):
-            break
-    return eqx.tree_at(lambda one: (one.theta, one.residual), result, (theta, jnp.sqrt(value))), summary

@@ -45,6 +45,8 @@ def unpack_features(
         backbone = MLP(tuple(leaves[:half]), tuple(leaves[half:]))
     elif settings["kind"] == "identity":
         backbone = Identity()
+    elif settings["kind"] != "own":
+        raise TypeError(f"a backbone of a known kind, not {settings['kind']!r}")
     elif backbone is None:
         raise ValueError("load(...): this solution has a backbone of its own kind; give it again as backbone=....")
     else:
@@ -57,5 +59,11 @@ def unpack_features(
         backbone = jax.tree_util.tree_unflatten(tree, flat)
     if settings["basis"] != len(basis):
         raise ValueError(f"load(...): the solution has {settings['basis']} own basis functions; give its problem.")
-    domain = Box(**{name: tuple(pair) for name, pair in settings["domain"].items()})
-    return FourierFeatures(backbone, domain, jnp.asarray(arrays["frequencies"]), settings["enlarged"], basis)
+    table, enlarged = arrays["frequencies"], settings["enlarged"]
+    if table.ndim != 2 or table.dtype != np.float64 or not isinstance(enlarged, bool):
+        raise TypeError(f"a table of frequencies, not {table.dtype} {table.shape}")
+    try:
+        domain = Box(**{name: tuple(pair) for name, pair in settings["domain"].items()})
+    except ValueError as error:
+        raise TypeError(f"a domain that makes sense: {error}") from error
+    return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, basis)

@@ -34,6 +34,9 @@ class Unknown:
         """Check what can be checked without a domain."""
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise ValueError(f"Unknown({self.name!r}): the name must be an identifier such as 'u'.")
+        for key, flag in (("complex", self.complex), ("scalar", self.scalar)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"Unknown({self.name!r}, {key}={shown(flag)}): give True or False.")
         if self.region is not None:
             raise ValueError(f"Unknown({self.name!r}, region=...): a box has one material; leave `region` out.")
         if self.scalar and self.over is not None:
@@ -67,8 +70,8 @@ class Condition:
     def __post_init__(self) -> None:
         """Check the types; the operator itself is tried when a `Problem` knows the unknowns."""
         if not isinstance(self.region, Region):
-            hint = "box.interior, box.boundary, box.lower(name), box.upper(name) or box.points(...)"
-            raise TypeError(f"Condition(region, ...): the region is a {type(self.region).__name__}; give {hint}.")
+            kind, hint = type(self.region).__name__, "box.interior, box.boundary, box.lower(name), box.upper(name)"
+            raise TypeError(f"Condition(region, ...): the region is a {kind}; give {hint} or box.points(...).")
         if not callable(self.operator):
             raise TypeError(
                 f"Condition(region, operator): the operator is a {type(self.operator).__name__}; "
@@ -89,13 +92,13 @@ class Condition:
                 raise ValueError(f"Condition(target={self.target!r}): the target must be a finite Python number.")
             raise ValueError("Condition(target=array): an array needs a region of given points, box.points(...).")
         if array.shape != (len(self.region.cloud),):
+            num = len(self.region.cloud)
+            raise ValueError(f"Condition(target=array): {array.shape} values for {num} points; give one value a point.")
+        wrong = np.flatnonzero(~np.isfinite(array) | np.ma.getmaskarray(self.target))
+        if len(wrong):
             raise ValueError(
-                f"Condition(target=array): {array.shape} values for {len(self.region.cloud)} points; "
-                "give one value a point."
+                f"Condition(target=array): value number {wrong[0]} is NaN, infinite or masked; leave it out."
             )
-        if not np.all(np.isfinite(array)):
-            first = np.flatnonzero(~np.isfinite(array))[0]
-            raise ValueError(f"Condition(target=array): value number {first} is NaN or infinite; leave its point out.")
         object.__setattr__(self, "target", array)
 
     @property
@@ -111,8 +114,7 @@ class Condition:
 class Problem:
     """A domain, the unknown fields, and the conditions that they satisfy.
 
-    `Problem(box, equation=Condition(...), walls=Condition(...), exact=lambda p: ...)`. `exact` is only ever used by
-    `Solution.error()`. `basis` holds functions of a point that join the basis of every unknown.
+    `exact` is only ever used by `Solution.error()`; `basis` holds functions of a point that join every unknown's basis.
     """
 
     def __init__(
@@ -142,8 +144,7 @@ class Problem:
             self.affine[key], depends = check_operator(label, condition.operator, domain, self.unknowns, rows)
             label = _target_label(key)
             values = condition.targets(rows if not condition.region.is_cloud else condition.region.cloud, label)
-            if np.iscomplexobj(values) and not any(unknown.complex for unknown in self.unknowns):
-                raise ValueError(f"{label} is complex and no unknown is; take its real part, or Unknown(complex=True).")
+            _refuse_complex(label, values, self.unknowns)
             used |= depends
         if not used.all():
             missing = self.unknowns[int(np.flatnonzero(~used)[0])].name
@@ -199,9 +200,8 @@ def _by_name(value: Any, key: str, argument: str, conditions: Mapping[str, Any])
         return value
     for given in value:
         if given not in conditions:
-            raise ValueError(
-                f"{argument}: there is no condition {given!r}; the conditions are: {', '.join(conditions)}."
-            )
+            known = ", ".join(conditions)
+            raise ValueError(f"{argument}: there is no condition {given!r}; the conditions are: {known}.")
     if key not in value:
         raise ValueError(f"{argument}: the condition {key!r} is missing.")
     return value[key]
@@ -227,12 +227,12 @@ def _checked_unknowns(unknowns: Any, domain: Box) -> tuple[Unknown, ...]:
     for item in result:
         if not isinstance(item, Unknown):
             raise TypeError(f"Problem(unknowns=...): give names or Unknown(...), not {type(item).__name__}.")
+        known = ", ".join(domain.names)
+        if item.name in domain.names:
+            raise ValueError(f"Unknown({item.name!r}): a coordinate has this name ({known}); choose another name.")
         for name in item.coordinates(domain.names):
             if name not in domain.names:
-                raise ValueError(
-                    f"Unknown({item.name!r}, over=...): there is no coordinate {name!r}; "
-                    f"the coordinates are: {', '.join(domain.names)}."
-                )
+                raise ValueError(f"Unknown({item.name!r}, over=...): no coordinate is {name!r}; there are: {known}.")
     names = [item.name for item in result]
     if len(set(names)) != len(names):
         raise ValueError(f"Problem(unknowns={names}): a name occurs twice.")
@@ -241,16 +241,13 @@ def _checked_unknowns(unknowns: Any, domain: Box) -> tuple[Unknown, ...]:
 
 def _checked_conditions(conditions: Mapping[str, Any], domain: Box) -> dict[str, Condition]:
     if not conditions:
-        raise ValueError(
-            "Problem(...): give at least one condition, for instance equation=Condition(box.interior, ...)."
-        )
+        raise ValueError("Problem(...): give at least one condition, such as equation=Condition(box.interior, ...).")
     for key, condition in conditions.items():
         if not isinstance(condition, Condition):
             raise TypeError(f"Problem({key}=...): it is a {type(condition).__name__}; give a Condition.")
         if condition.region.domain != domain:
-            raise ValueError(
-                f"condition {key!r}: its region belongs to {condition.region.domain}, the problem to {domain}."
-            )
+            other = condition.region.domain
+            raise ValueError(f"condition {key!r}: its region belongs to {other}, the problem to {domain}.")
     return dict(conditions)
 
 
@@ -258,14 +255,14 @@ def _checked_basis(basis: Any, domain: Box) -> tuple[Callable[..., Any], ...]:
     if not isinstance(basis, Sequence):
         raise TypeError(f"Problem(basis=...): give a tuple of functions of a point, not a {type(basis).__name__}.")
     functions = tuple(basis)
-    middle = np.array([[0.5 * (low + high) for low, high in zip(domain.lows, domain.highs, strict=True)]])
+    rows = sample(domain.interior, _PROBES, sampler="uniform", seed=1)
     for index, function in enumerate(functions):
         if not callable(function):
-            raise TypeError(
-                f"Problem(basis=...): entry {index} is a {type(function).__name__}; give functions of a point."
-            )
+            kind = type(function).__name__
+            raise TypeError(f"Problem(basis=...): entry {index} is a {kind}; give functions of a point.")
         check_traced(f"basis function {index}", function, domain)
-        evaluate(f"basis function {index}", function, domain, middle)
+        if np.iscomplexobj(evaluate(f"basis function {index}", function, domain, rows)):
+            raise ValueError(f"basis function {index} is complex; give its real and imaginary parts as two functions.")
     return functions
 
 
@@ -278,14 +275,18 @@ def _checked_exact(exact: Any, unknowns: tuple[Unknown, ...], domain: Box) -> tu
             "Problem(exact=...): `exact` is the exact solution, a function of a point, or a tuple of them for several "
             "unknowns; a condition needs another name."
         )
-    if len(functions) != len(unknowns):
-        raise ValueError(
-            f"Problem(exact=...): {len(functions)} functions for {len(unknowns)} unknowns; give one for each."
-        )
+    if (num := len(functions)) != len(unknowns):
+        raise ValueError(f"Problem(exact=...): {num} functions for {len(unknowns)} unknowns; give one for each.")
     rows = sample(domain.interior, 4, sampler="uniform", seed=1)
     for unknown, function in zip(unknowns, functions, strict=True):
-        evaluate(f"exact solution of {unknown.name!r}", function, domain, rows)
+        label = f"exact solution of {unknown.name!r}"
+        _refuse_complex(label, evaluate(label, function, domain, rows), (unknown,))
     return functions
+
+
+def _refuse_complex(label: str, values: np.ndarray, unknowns: Sequence[Unknown]) -> None:
+    if np.iscomplexobj(values) and not any(unknown.complex for unknown in unknowns):
+        raise ValueError(f"{label} is complex and no unknown is; take its real part, or Unknown(complex=True).")
 
 
 def derived_target(operator: Callable[..., Any], *exact: Callable[..., Any]) -> Callable[[Any], Any]:

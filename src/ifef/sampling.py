@@ -22,6 +22,7 @@ _SOBOL = (
     (4, 4, (1, 3, 5, 13)),
     (5, 2, (1, 1, 5, 5, 17)),
 )
+_MOST = 10**8  # points: more than memory holds, with a row of a few hundred columns for each
 _BITS = 52  # as many as a float64 holds exactly
 
 
@@ -110,8 +111,8 @@ def sample(region: Region, num: int, *, sampler: Sampler = "sobol", seed: int = 
         raise TypeError(f"sample(region, num): the region is a {type(region).__name__}; give one such as box.interior.")
     if region.is_cloud:
         return region.cloud
-    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 1:
-        raise ValueError(f"sample(num={shown(num)}): give a whole number of points, at least 1.")
+    if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or not 1 <= num <= _MOST:
+        raise ValueError(f"sample(num={shown(num)}): give a whole number of points, from 1 to {_MOST}.")
     parts = []
     for index, (piece, share) in enumerate(zip(region.pieces, _shares(int(num), region.pieces), strict=True)):
         assert isinstance(piece, Face)

@@ -1,14 +1,12 @@
-"""Frequencies found from the equation's own residual: locate, prune, thicken.
+"""Waves that a linear problem's solution is made of: proposed by spectra, chosen by pursuit, polished by Gauss-Newton.
 
-Locate: candidates drawn over all scales, scored by their correlation with the current residual, and improved one
-axis at a time. Prune: a damped solve over all located centres keeps those with the most energy. Thicken: the
-frequencies are drawn around the kept centres, solved for, and judged by held-out points.
+Polishing moves the frequencies and the amplitudes together, so that a solution that is a sum of a few waves is found to
+rounding. Of any other solution it finds the waves that carry most of it, to thicken (`lattices`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -16,269 +14,216 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, condition_rows, condition_scales, make_data, num_columns, row_scales, system, value_rows
-from ifef.calculus import float64
-from ifef.features import FourierFeatures, fourier_features, unknown_sizes
-from ifef.frequencies import point_counts, relative_residual
-from ifef.lower import LeastSquares, finish, summarise
-from ifef.problem import Problem
-from ifef.sampling import generator
+from ifef.calculus import Point
+from ifef.domain import Box
+from ifef.features import Features, Identity
+from ifef.spectra import proposals, unsigned
+from ifef.tiles import system_of
+from ifef.trials import Trial, Trials
 
-# Frequencies here are angular and act on inputs in [-1, 1]; a box side holds k / pi wavelengths.
-_LEAST, _MOST = 0.3, 300.0
-_CANDIDATES, _POOLS, _PICKS = 3200, 3, 15
-_VARIATIONS = 20
-CENTRES, SEARCHED = 60, 400
-"""Kept centres, and frequencies drawn around them."""
-
-_SPREAD = (0.3, 6.0)
-# Factors of the weights of equations and of data, for the first picks and then for every sweep over the axes. Either
-# side may have to pull alone before both can: data that see one axis only are then bent towards the equation.
-_COURSES = (
-    ((0.0, 1.0), (0.03, 1.0), (0.3, 1.0), (1.0, 1.0)),
-    ((1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (1.0, 0.0)),
-    ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)),
-)
-_LOCATED = _POOLS * _PICKS  # by every course
-_EQUATION_POINTS, _DATA_POINTS = 600, 400
-_DAMPING = 1e-6
-_WILD = 1e6  # |theta| of a solution whose residual shows its own overfitting rather than what is missing
-_DONE = 1e-13
-_TRUSTED = 0.3  # held-out residual below which the solution tells its own size
+_PICKS, _ALL = 24, 250
+_RANDOM = {1: 100, 2: 200, 3: 300}  # candidates over all scales beside the proposed ones; more where there are none
+_MANY = 2000
+_STEPS, _FEW_STEPS = 20, 5
+_DAMPING, _AMPLITUDES, _PRUNING = 1e-3, 1e-12, 1e-3
+_FARTHEST = 1.5  # of one step in a frequency: half a wave more or less over the box
+_PAYS = 0.7  # part of the residual below which a step is worth another
+_DONE = 1e-15
+_STALLED = 0.9  # part of the residual that a batch has to undercut
+_SAME = 0.1  # distance below which two waves are one
+_FAINT = 1e-16  # energy of a wave, relative to the strongest, below which it is dropped
 
 
-@dataclass(frozen=True)
-class Found:
-    """Frequencies B (D, dim) in cycles, as `FourierFeatures` takes them, and what they left on held-out points."""
+class Carriers(Features):
+    """cos(k.x), sin(k.x) and their products with each coordinate, which are the derivatives in k, for a step on k."""
 
-    frequencies: np.ndarray
-    held_out: float
-    norm: float
+    backbone: Callable[..., jax.Array]
+    domain: Box = eqx.field(static=True)
+    angular: Any
 
+    def __call__(self, p: Point) -> jax.Array:
+        """Evaluate at a point, (2 (1 + dim) num,)."""
+        x = self.scaled(p)
+        angle = self.angular @ x
+        waves = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
+        return jnp.concatenate([waves, *(x[axis] * waves for axis in range(x.shape[0]))])
 
-@eqx.filter_jit
-def _scores(features: FourierFeatures, data: Data, residual: Mapping[str, Any], scales: Mapping[str, Any]) -> jax.Array:
-    """Part of the residual's square that each frequency's columns could take, one at a time."""
-    theta = jnp.zeros(num_columns(features, data))
-    products, squares = jnp.zeros_like(theta), jnp.zeros_like(theta)
-    for key, right in residual.items():
-        block = scales[key] * condition_rows(features, data, key, theta)[:, :-1]
-        products += block.T @ (scales[key] * right)
-        squares += jnp.sum(jnp.square(block), axis=0)
-    parts = jnp.square(products) / jnp.where(squares > 0, squares, 1.0)
-    return _by_frequency(features, data, parts)
-
-
-def _by_frequency(features: FourierFeatures, data: Data, columns: jax.Array) -> jax.Array:
-    """Sum a quantity over the columns that share a frequency, over all unknowns."""
-    total, start, unknowns = jnp.zeros(features.num_frequencies), 0, data.problem[1]
-    for unknown, size in zip(unknowns, unknown_sizes(features, unknowns), strict=True):
-        if not unknown.scalar:
-            total += jnp.sum(columns[start : start + size].reshape(-1, features.num_frequencies), axis=0)
-        start += size
-    return total
+    def pieces(self, width: int) -> Iterator[tuple[Features, np.ndarray]]:
+        """Split into parts of `width` waves, padded with constant ones."""
+        num, parts = self.angular.shape[0], 2 * (1 + self.angular.shape[1])
+        for start in range(0, num, width):
+            some = np.asarray(self.angular[start : start + width])
+            places = np.pad(np.arange(start, start + len(some)), (0, width - len(some)), constant_values=-1)
+            slots = np.concatenate([np.where(places < 0, -1, places + part * num) for part in range(parts)])
+            yield Carriers(self.backbone, self.domain, np.pad(some, ((0, width - len(some)), (0, 0)))), slots
 
 
-@eqx.filter_jit
-def _pursue(features: FourierFeatures, data: Data, residual: Mapping[str, Any], scales: Mapping[str, Any]) -> jax.Array:
-    """Pick frequencies one by one, each for what the ones before it leave (orthogonal matching pursuit).
+class _Pursuit:
+    """Candidates, and the choice of those that take most of what the chosen waves leave."""
 
-    By score alone the strongest wave fills the list with its neighbours, and the others are never looked at.
-    """
-    theta = jnp.zeros(num_columns(features, data))
-    rows = jnp.concatenate([scales[key] * condition_rows(features, data, key, theta)[:, :-1] for key in residual])
-    right = jnp.concatenate([scales[key] * values for key, values in residual.items()])
-    squares = jnp.sum(jnp.square(rows), axis=0)
-    squares = jnp.where(squares > 0, squares, 1.0)
-    columns = _columns_of(features, data)
+    def __init__(self, trials: Trials, candidates: np.ndarray, temper: float):
+        self.trials, self.candidates, self.temper = trials, candidates, temper
+        rows = self._rows(candidates)
+        self.right = rows[:, -1]
+        self.groups = rows[:, trials.waves(len(candidates)).reshape(-1, len(candidates))]
+        grams = np.einsum("pic,pjc->cij", self.groups, self.groups)
+        sizes = np.trace(grams, axis1=1, axis2=2)[:, None, None] * np.eye(grams.shape[1])
+        # A wave counts with the best amplitudes of all unknowns together: apart, they may satisfy no equation.
+        self.inverses = np.linalg.inv(grams + 1e-12 * sizes + 1e-300 * (sizes == 0.0) * np.eye(grams.shape[1]))
 
-    def pick(step: int, state: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        chosen, basis, left = state
-        best = jnp.argmax(_by_frequency(features, data, jnp.square(left @ rows) / squares))
-        group = rows[:, columns[best]]
-        for _ in range(2):  # once more, for rounding
-            group = group - basis @ (basis.T @ group)
-        group = jnp.linalg.qr(group)[0]
-        basis = jax.lax.dynamic_update_slice(basis, group, (0, step * columns.shape[1]))
-        return chosen.at[step].set(best), basis, left - group @ (group.T @ left)
+    def _rows(self, angular: np.ndarray) -> np.ndarray:
+        few = self.trials.few
+        return system_of(self.trials.features(angular), few, self.trials.scales(few, self.temper))
 
-    basis = jnp.zeros((len(right), _PICKS * columns.shape[1]))
-    return jax.lax.fori_loop(0, _PICKS, pick, (jnp.zeros(_PICKS, dtype=int), basis, right))[0]
-
-
-def _columns_of(features: FourierFeatures, data: Data) -> jax.Array:
-    """Columns that belong to each frequency, (frequencies, columns), over all unknowns."""
-    groups, start, unknowns = [], 0, data.problem[1]
-    for unknown, size in zip(unknowns, unknown_sizes(features, unknowns), strict=True):
-        if not unknown.scalar:
-            groups.append(np.arange(start, start + size).reshape(-1, features.num_frequencies).T)
-        start += size
-    return jnp.asarray(np.concatenate(groups, axis=1))
-
-
-@eqx.filter_jit
-def _right_hand_sides(features: FourierFeatures, data: Data, theta: jax.Array) -> dict[str, jax.Array]:
-    """What is left of target - operator(u) by condition, unscaled."""
-    rows = {key: condition_rows(features, data, key, theta) for key in data.points}
-    return {key: block[:, -1] - block[:, :-1] @ theta for key, block in rows.items()}
+    def more(self, chosen: np.ndarray, num: int) -> np.ndarray:
+        """Choose `num` candidates one by one, each for what those before it leave."""
+        basis = np.zeros((len(self.right), 0))
+        if len(chosen):
+            basis = _orthonormal(self._rows(chosen)[:, :-1], basis)
+        left = self.right - basis @ (basis.T @ self.right)
+        places: list[int] = []
+        for _ in range(min(num, len(self.candidates))):
+            products = np.einsum("p,pic->ci", left, self.groups)
+            scores = np.einsum("ci,cij,cj->c", products, self.inverses, products)
+            scores[places] = 0.0
+            best = int(np.argmax(scores))
+            group = _orthonormal(self.groups[:, :, best], basis)
+            basis = np.concatenate([basis, group], axis=1)
+            left = left - group @ (group.T @ left)
+            places.append(best)
+        return self.candidates[places]
 
 
-@eqx.filter_jit
-def _damped(features: FourierFeatures, data: Data, scales: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
-    """Give a damped least-squares solution, and the energy of each frequency in it."""
-    rows = system(features, data, jnp.zeros(num_columns(features, data)), scales)
-    matrix, right = rows[:, :-1], rows[:, -1]
-    norms = jnp.linalg.norm(matrix, axis=0)
-    scaled = matrix / jnp.where(norms > 0, norms, 1.0)
-    left, values, across = jnp.linalg.svd(scaled, full_matrices=False)
-    theta = across.T @ (values / (jnp.square(values) + _DAMPING * jnp.square(values[0])) * (left.T @ right))
-    return theta / jnp.where(norms > 0, norms, 1.0), _by_frequency(features, data, jnp.square(theta))
+def _orthonormal(group: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Basis of what the columns of `group` add to the span of `basis`."""
+    for _ in range(2):  # once more, for rounding
+        group = group - basis @ (basis.T @ group)
+    left, values, _ = np.linalg.svd(group, full_matrices=False)
+    return left[:, values > 1e-8 * max(values.max(initial=0.0), 1e-300)]
 
 
-class _Search:
-    """The state of one search: what is drawn, what is known, and the current residual."""
+class _Polisher:
+    """Gauss-Newton on amplitudes and frequencies of a fixed number of waves."""
 
-    def __init__(self, problem: Problem, num: int, seed: int):
-        self.problem, self.num = problem, num
-        self.dimension = len(problem.domain.names)
-        self.rng = generator(seed, "search")
-        columns = 2 * (num + CENTRES) * len(problem.unknowns)
-        counts = point_counts(problem, columns)
-        few = {
-            key: min(count, _EQUATION_POINTS if condition.region.is_full else _DATA_POINTS)
-            for (key, condition), count in zip(problem.conditions.items(), counts.values(), strict=True)
-        }
-        self.few = make_data(problem, problem.sample(few, seed=seed + 1))
-        self.train = make_data(problem, problem.sample(counts, seed=seed))
-        held = {key: count // 3 for key, count in counts.items()}
-        self.held = make_data(problem, problem.sample(held, sampler="uniform", seed=seed + 2))
-        self.centres = np.zeros((0, self.dimension))
-        self.unit: float | None = None
-        self.weights = self._weights(self.draw(CENTRES))
-        empty = self.features(np.zeros((1, self.dimension)))
-        self.residual = _right_hand_sides(empty, self.few, jnp.zeros(num_columns(empty, self.few)))
+    def __init__(self, trials: Trials, num: int, temper: float):
+        self.trials, self.num, self.temper = trials, num, temper
+        self.parts = 2 * (1 + trials.dimension)
+        self.places = trials.waves(num, self.parts)
+        self.amplitudes = np.concatenate([self.places[:, :2].reshape(-1), trials.constants(num, self.parts)])
 
-    def features(self, angular: np.ndarray, *, enlarged: bool = False) -> FourierFeatures:
-        """Features of the inputs at these angular frequencies."""
-        table = angular / (2.0 * np.pi)
-        return fourier_features(self.problem, frequencies=table, backbone=(), enlarged=enlarged)
+    def rows(self, angular: np.ndarray) -> np.ndarray:
+        """Rows of the waves and of their derivatives in the frequencies, and the right-hand side."""
+        features = Carriers(Identity(), self.trials.problem.domain, np.asarray(angular))
+        return system_of(features, self.trials.few, self.trials.scales(self.trials.few, self.temper))
 
-    def _weights(self, angular: np.ndarray) -> dict[str, float]:
-        scales = condition_scales(self.features(angular), self.few, self.unit)
-        return {key: 1.0 / scale**2 for key, scale in scales.items()}
+    def linear(self, rows: np.ndarray, damping: float = _AMPLITUDES) -> tuple[np.ndarray, np.ndarray]:
+        """Best amplitudes for these rows, slightly damped, and what they leave."""
+        matrix, right = rows[:, self.amplitudes], rows[:, -1]
+        norms = _norms(matrix)
+        theta = _damped(matrix / norms, right, np.full(len(norms), damping))
+        return theta / norms, right - (matrix / norms) @ theta
 
-    def magnitudes(self, num: int) -> np.ndarray:
-        """One coordinate of frequencies: log-uniform, of either sign, sometimes zero."""
-        sizes = np.exp(self.rng.uniform(np.log(_LEAST), np.log(_MOST), num))
-        return sizes * self.rng.choice([-1.0, 1.0], num) * (self.rng.random(num) > 0.1)
+    def slopes(self, rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
+        """Derivative of the residual's fit in each frequency, (rows, num x dim)."""
+        cosines, sines = np.moveaxis(theta[: 2 * self.num * len(self.places)].reshape(-1, 2, self.num), 1, 0)
+        slopes = []
+        for axis in range(self.trials.dimension):
+            by_cosine, by_sine = (rows[:, self.places[:, 2 + 2 * axis + part]] for part in (0, 1))
+            slopes.append(np.einsum("pij,ij->pj", by_cosine, sines) - np.einsum("pij,ij->pj", by_sine, cosines))
+        return np.stack(slopes, axis=2).reshape(len(rows), -1)
 
-    def draw(self, num: int) -> np.ndarray:
-        """Frequencies over all scales, each axis by itself."""
-        return np.stack([self.magnitudes(num) for _ in range(self.dimension)], axis=1)
-
-    def _scales(self, temper: tuple[float, float] = (1.0, 1.0)) -> dict[str, Any]:
-        scales = row_scales(self.few, {key: jnp.asarray(value) for key, value in self.weights.items()})
-        return {key: value * temper[key not in self.few.equations] for key, value in scales.items()}
-
-    def scores(self, angular: np.ndarray, temper: tuple[float, float]) -> np.ndarray:
-        """Scores of candidates with the weights of equations and data tempered."""
-        return np.asarray(_scores(self.features(angular), self.few, self.residual, self._scales(temper)))
-
-    def locate(self) -> np.ndarray:
-        """Candidates from every course, improved by coordinate search, (LOCATED, dim)."""
-        candidates = self.draw(_POOLS * _CANDIDATES)
-        if len(self.centres):
-            half = len(candidates) // 2
-            near = self.centres[self.rng.integers(0, len(self.centres), half)]
-            spread = np.exp(self.rng.uniform(np.log(0.3), np.log(20.0), (half, 1)))
-            candidates[:half] = near + spread * self.rng.normal(size=near.shape)
-            self.rng.shuffle(candidates)
-        located = []
-        for first, *then in _COURSES:
-            pools = np.split(candidates, _POOLS)
-            current = np.concatenate([pool[self.pursue(pool, first)] for pool in pools])
-            for temper in then:
-                for axis in range(self.dimension):
-                    current = self._improve(current, axis, temper)
-            located.append(current)
-        return np.concatenate(located)
-
-    def pursue(self, angular: np.ndarray, temper: tuple[float, float]) -> np.ndarray:
-        """Indices of the candidates that matching pursuit picks."""
-        return np.asarray(_pursue(self.features(angular), self.few, self.residual, self._scales(temper)))
-
-    def _improve(self, current: np.ndarray, axis: int, temper: tuple[float, float]) -> np.ndarray:
-        """Try other values of one coordinate for each candidate, new ones and near ones, and keep the best."""
-        tried = np.repeat(current, _VARIATIONS, axis=0)
-        num = len(tried)
-        spread = np.exp(self.rng.uniform(np.log(0.1), np.log(30.0), num))
-        near = tried[:, axis] + spread * self.rng.normal(size=num)
-        tried[:, axis] = np.where(np.arange(num) % 2 == 0, self.magnitudes(num), near)
-        tried[::_VARIATIONS] = current
-        scores = self.scores(tried, temper).reshape(len(current), _VARIATIONS)
-        return tried.reshape(len(current), _VARIATIONS, self.dimension)[np.arange(len(current)), scores.argmax(axis=1)]
-
-    def prune(self, located: np.ndarray) -> np.ndarray:
-        """Keep the centres with the most energy; give the chance of each to be thickened."""
-        every = np.concatenate([self.centres, located])
-        if self.unit is None:
-            # The size of u that an equation's source implies is that of the frequencies which the source contains.
-            self.weights = self._weights(located[_LOCATED : _LOCATED + 5])
-        else:
-            self.weights = self._weights(every)
-        padded = np.resize(every, (_LOCATED * len(_COURSES) + CENTRES, self.dimension))  # one shape compiles once
-        features = self.features(padded)
-        theta, energies = _damped(features, self.few, self._scales())
-        self.calm = _right_hand_sides(features, self.few, theta)
-        energies = np.asarray(energies)[: len(every)]
-        order = np.argsort(-energies)[:CENTRES]
-        self.centres = every[order]
-        chances = np.sqrt(np.maximum(energies[order], 1e-300))
-        return chances / chances.sum()
-
-    def thicken(self, chances: np.ndarray) -> np.ndarray:
-        """The centres and, around them, as many frequencies as asked for."""
-        around = self.centres[self.rng.choice(len(self.centres), self.num, p=chances)]
-        spread = np.exp(self.rng.uniform(np.log(_SPREAD[0]), np.log(_SPREAD[1]), (self.num, 1)))
-        return np.concatenate([self.centres, around + spread * self.rng.normal(size=around.shape)])
-
-    def solve(self, angular: np.ndarray) -> Found:
-        """Solve with these frequencies, judge on held-out points, and keep the residual for the next round."""
-        if self.unit is not None:
-            self.weights = self._weights(angular)
-        weights = {key: jnp.asarray(value) for key, value in self.weights.items()}
-        features = self.features(angular, enlarged=True)
-        lower = LeastSquares()
-        theta = jnp.zeros(num_columns(features, self.train))
-        scales = row_scales(self.train, weights)
-        theta = finish(lower, summarise(lower, features, self.train, theta, scales, None)).theta
-        norm = float(jnp.linalg.norm(theta))
-        self.residual = _right_hand_sides(features, self.few, theta) if norm < _WILD else self.calm
-        held_out = float(relative_residual(features, self.held, theta, weights))
-        if held_out < _TRUSTED:
-            values = value_rows(features, self.problem.unknowns, self.few.points[self.few.equations[0]]) @ theta
-            self.unit = float(jnp.sqrt(jnp.mean(jnp.square(values))))
-        return Found(angular / (2.0 * np.pi), held_out, norm)
+    def step(self, angular: np.ndarray, rows: np.ndarray, state: tuple[np.ndarray, np.ndarray], damping: float):
+        """Frequencies after one damped step."""
+        theta, left = state
+        matrix, slopes = rows[:, self.amplitudes], self.slopes(rows, theta)
+        norms = _norms(matrix)
+        sizes = np.linalg.norm(slopes, axis=0) + 1e-12 * norms.max()
+        both = np.concatenate([matrix / norms, slopes / sizes], axis=1)
+        damped = np.concatenate([np.full(len(norms), _AMPLITUDES), np.full(len(sizes), np.sqrt(damping))])
+        change = _damped(both, left, damped)[len(norms) :] / sizes
+        return angular + np.clip(change.reshape(angular.shape), -_FARTHEST, _FARTHEST)
 
 
-def search(
-    problem: Problem,
-    *,
-    num: int = SEARCHED,
-    rounds: int = 4,
-    seed: int = 0,
-    going_on: Callable[[Found], bool] = lambda _: True,
-) -> Found:
-    """Find frequencies for a linear problem; the round with the lowest held-out residual wins."""
-    with float64():
-        state = _Search(problem, num, seed)
-        best: Found | None = None
-        for _ in range(rounds):
-            chances = state.prune(state.locate())
-            found = state.solve(state.thicken(chances))
-            if best is None or found.held_out < best.held_out:
-                best = found
-            if best.held_out < _DONE or not going_on(best):
+def _norms(matrix: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(matrix, axis=0)
+    return np.where(norms > 0, norms, 1.0)
+
+
+def _damped(matrix: np.ndarray, right: np.ndarray, damping: np.ndarray) -> np.ndarray:
+    rows = np.concatenate([np.column_stack([matrix, right]), _below(damping)])
+    factor = np.asarray(np.linalg.qr(rows, mode="r"))
+    return np.linalg.lstsq(factor[:-1, :-1], factor[:-1, -1], rcond=None)[0]
+
+
+def _below(damping: np.ndarray) -> np.ndarray:
+    return np.pad(np.diag(damping), ((0, 0), (0, 1)))
+
+
+def polish(
+    trials: Trials, angular: np.ndarray, temper: float, steps: int = _STEPS
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Improve the frequencies; give them and the energy of each, strongest first, and what they leave."""
+    job = _Polisher(trials, len(angular), temper)
+    rows = job.rows(angular)
+    state, damping = job.linear(rows), _DAMPING
+    size = float(np.linalg.norm(rows[:, -1]))
+    for _ in range(steps):
+        before = float(np.linalg.norm(state[1]))
+        for _ in range(4):
+            moved = job.step(angular, rows, state, damping)
+            tried = job.rows(moved)
+            other = job.linear(tried)
+            if np.linalg.norm(other[1]) < before:
                 break
-        assert best is not None
-        return best
+            damping *= 10.0
+        else:
+            break
+        angular, rows, state, damping = moved, tried, other, damping * 0.1
+        after = float(np.linalg.norm(state[1]))
+        if after > _PAYS * before or after < _DONE * size:
+            break
+    amplitudes = state[0][: 2 * len(angular) * len(job.places)].reshape(-1, len(angular))
+    energies = np.sum(np.square(amplitudes), axis=0)
+    order = np.argsort(-energies, kind="stable")
+    return angular[order], energies[order], float(np.linalg.norm(state[1])) / size
+
+
+def locate(
+    trials: Trials, candidates: np.ndarray, known: np.ndarray, temper: float, picks: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Waves (n, dim) and their energies: by pursuit, or (picks None) the strongest of a damped solve over all."""
+    if picks is None:
+        every = np.concatenate([known, candidates])[:_ALL]
+        energies, _ = polish(trials, every, temper, 0)[1:]
+        job = _Polisher(trials, len(every), temper)
+        theta = job.linear(job.rows(every), _PRUNING)[0]
+        energies = np.sum(np.square(theta[: 2 * len(every) * len(job.places)].reshape(-1, len(every))), axis=0)
+        chosen = every[np.argsort(-energies, kind="stable")[:_PICKS]]
+    else:
+        chosen = np.concatenate([known, _Pursuit(trials, candidates, temper).more(known, picks)])
+    waves, energies, _ = polish(trials, chosen, temper)
+    return _distinct(waves, energies)
+
+
+def _distinct(waves: np.ndarray, energies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Drop the faint waves, and of two that are nearly the same the weaker."""
+    kept: list[int] = []
+    for index, wave in enumerate(waves):
+        near = [min(np.linalg.norm(wave - waves[one]), np.linalg.norm(wave + waves[one])) for one in kept]
+        if energies[index] > _FAINT * energies[0] and min(near, default=np.inf) > _SAME:
+            kept.append(index)
+    return waves[kept], energies[kept]
+
+
+def candidates(trials: Trials, trial: Trial | None) -> np.ndarray:
+    """Frequencies that what `trial` leaves points to, and some over all scales."""
+    proposed = proposals(trials, trial)
+    drawn = trials.draw(_RANDOM.get(trials.dimension, _MANY))
+    if trials.dimension > max(_RANDOM):  # no spectra there: waves along one axis are the likeliest
+        axes = trials.rng.integers(0, trials.dimension, len(drawn))
+        alone = np.zeros_like(drawn)
+        alone[np.arange(len(drawn)), axes] = np.abs(drawn[np.arange(len(drawn)), axes])
+        drawn = np.concatenate([drawn, alone])
+    if trial is None:
+        trials.weigh(proposed if len(proposed) else drawn)
+    return unsigned(np.concatenate([proposed, drawn]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ import numpy as np
 
 from ifef import export, metrics, plots, storage
 from ifef.calculus import float64
-from ifef.checks import columns
-from ifef.domain import Box, shown, stack_coordinates
+from ifef.checks import columns, file_path
+from ifef.domain import Box, real_array, shown, stack_coordinates
 from ifef.features import FourierFeatures, make_fields, unknown_sizes
 from ifef.packing import pack_features, unpack_features
 from ifef.problem import Problem, Unknown
@@ -31,6 +32,7 @@ STATUSES = {
 }
 _KIND = "ifef solution"
 _GRID = 40_000  # points on which errors and figures are taken
+_MOST = 10**8  # points of a grid: about a gigabyte an unknown
 
 
 @eqx.filter_jit
@@ -101,9 +103,16 @@ class Solution:
     def at(self, coordinates: np.ndarray) -> dict[str, np.ndarray]:
         """Values at points (n, dim), by unknown."""
         dimension = len(self.domain.names)
-        if np.ndim(coordinates) != 2 or np.shape(coordinates)[1] != dimension:
-            raise ValueError(f"at(...): give an array (n, {dimension}), not {np.shape(coordinates)}.")
-        rows = np.asarray(coordinates, dtype=np.float64)
+        try:
+            rows = real_array(coordinates)
+        except (TypeError, ValueError, OverflowError):
+            raise TypeError(f"at(...): give an array of real numbers (n, {dimension}).") from None
+        if rows.ndim != 2 or rows.shape[1] != dimension:
+            raise ValueError(f"at(...): give an array (n, {dimension}), not {rows.shape}.")
+        for name, low, high, values in zip(self.domain.names, self.domain.lows, self.domain.highs, rows.T, strict=True):
+            slack = 1e-9 * (high - low)
+            if not np.all((values >= low - slack) & (values <= high + slack)):
+                raise ValueError(f"solution(...): {name} leaves the domain ({low:g}, {high:g}); it is not known there.")
         with float64():
             values = _values(self.features, self.unknowns, jnp.asarray(self.theta), jnp.asarray(_padded(rows)))
             return {name: np.asarray(value)[: len(rows)] for name, value in zip(self.names, values, strict=True)}
@@ -111,12 +120,6 @@ class Solution:
     def __call__(self, **coordinates: Any) -> Any:
         """Evaluate at named coordinates, scalars or arrays that broadcast: NumPy float64, a dict for several."""
         stacked = stack_coordinates(self.domain.names, coordinates, "solution(...)")
-        for index, (name, low, high) in enumerate(
-            zip(self.domain.names, self.domain.lows, self.domain.highs, strict=True)
-        ):
-            slack = 1e-9 * (high - low)
-            if np.any((stacked[:, index] < low - slack) | (stacked[:, index] > high + slack)):
-                raise ValueError(f"solution(...): {name} leaves the domain ({low:g}, {high:g}); it is not known there.")
         shape = np.broadcast_shapes(*(np.shape(value) for value in coordinates.values()))
         values = self.at(stacked) if len(stacked) else {name: np.zeros(0) for name in self.names}
         return self._single({name: value.reshape(shape)[()] for name, value in values.items()})
@@ -138,8 +141,9 @@ class Solution:
 
     def _side(self, num: int | None) -> int:
         """Points along each axis of a grid of about `num` in all."""
-        if num is not None and (isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 1):
-            raise ValueError(f"grid(num={shown(num)}): give a whole number of points, at least 1.")
+        whole = isinstance(num, (int, np.integer)) and not isinstance(num, bool)
+        if num is not None and not (whole and 1 <= num <= _MOST):
+            raise ValueError(f"grid(num={shown(num)}): give a whole number of points, from 1 to {_MOST}.")
         return max(round((_GRID if num is None else num) ** (1.0 / len(self.domain.names))), 2)
 
     def grid(self, num: int | None = None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -174,15 +178,16 @@ class Solution:
 
     def plot(self, path: str | Path) -> Path:
         """Draw the solution (and the error where an exact solution exists) to a png, pdf or svg file."""
+        target = file_path(path, "plot(path)")
         axes, fields = self.grid()
         title = self.problem_name or "solution"
-        plots.save_figure(plots.solution_figure(axes, fields, self.exact_grid(), title=title), path)
-        return Path(path)
+        plots.save_figure(plots.solution_figure(axes, fields, self.exact_grid(), title=title), target)
+        return target
 
     def save(self, path: str | Path) -> Path:
         """Write the solution to one file that `load` reads back; nothing in it is executed on reading."""
+        target = _with_suffix(file_path(path, "save(path)"))
         settings, arrays = _pack(self)
-        target = _with_suffix(Path(path))
         storage.save_archive(target, settings, arrays)
         return target
 
@@ -209,7 +214,8 @@ def _listed(value: Any) -> str:
 
 
 def _with_suffix(path: Path) -> Path:
-    return path if path.suffix or path.is_dir() else path.with_name(path.name + ".ifef")
+    # Not `Path.is_dir`, which raises where a name is longer than the file system takes.
+    return path if path.suffix or os.path.isdir(path) else path.with_name(path.name + ".ifef")
 
 
 def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -235,21 +241,40 @@ def _pack(solution: Solution) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return settings, arrays
 
 
+def _unpack_unknown(one: Mapping[str, Any]) -> Unknown:
+    try:
+        return Unknown(one["name"], tuple(one["over"]) if one["over"] else None, one["complex"], one["scalar"])
+    except ValueError as error:
+        raise TypeError(f"an unknown that makes sense: {error}") from error
+
+
+def _check_report(report: Mapping[str, Any], unknowns: tuple[Unknown, ...], history: Any) -> None:
+    """Refuse, with a `KeyError` or `TypeError`, a report that a `Solution` could not be printed with."""
+    STATUSES[report["status"]]
+    text, numbers = (str, report["advice"]), ("rank", "num_features", "num_rows", "condition", "norm", "seconds")
+    for kind, given in (text, (str, report["problem"]), (dict, report["stats"]), (dict, report["estimates"])):
+        if not isinstance(given, kind):
+            raise TypeError(f"a {kind.__name__} in the place of {shown(given)}")
+    if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
+        raise TypeError("a list of records")
+    given = [report["stats"][key] for key in numbers] + [report["estimates"][one.name] for one in unknowns]
+    for value in given:
+        if not isinstance(value, (int, float)):  # NaN is among what it may be
+            raise TypeError(f"a number in the place of {shown(value)}")
+
+
 def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = None) -> Solution:
     """Read a saved solution: values and statistics without the problem; `.error()` needs it."""
-    path = Path(path)
+    path = file_path(path, "load(path)")
     if not (problem is None or isinstance(problem, Problem)):
         raise TypeError(f"load(path, problem): give a Problem or leave it out, not a {type(problem).__name__}.")
-    if not path.exists() and _with_suffix(path).exists():
+    if not os.path.exists(path) and os.path.exists(_with_suffix(path)):
         path = _with_suffix(path)
     settings, arrays = storage.load_archive(path)
     if settings.get("kind") != _KIND:
         raise storage.StorageError(f"{path} holds a {settings.get('kind', 'file')!r}, not a solution.")
     try:
-        unknowns = tuple(
-            Unknown(one["name"], tuple(one["over"]) if one["over"] else None, one["complex"], one["scalar"])
-            for one in settings["unknowns"]
-        )
+        unknowns = tuple(_unpack_unknown(one) for one in settings["unknowns"])
         held_out = {
             key: (arrays[f"held_out.{key}.points"], arrays[f"held_out.{key}.values"]) for key in settings["held_out"]
         }
@@ -258,18 +283,16 @@ def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = No
             features = unpack_features(settings["features"], arrays, basis, backbone)
         history, theta = settings["history"], arrays["theta"]
         report = {key: settings[key] for key in ("status", "advice", "stats", "estimates", "problem")}
-        STATUSES[report["status"]]
-        for kind, given in ((dict, report["stats"]), (dict, report["estimates"]), (list, history)):
-            if not isinstance(given, kind):
-                raise TypeError(f"a {kind.__name__} in the place of {given!r}")
-        if theta.shape != (sum(unknown_sizes(features, unknowns)),):
-            raise TypeError(f"coefficients that fit the features, not {theta.shape}")
+        _check_report(report, unknowns, history)
+        if theta.shape != (sum(unknown_sizes(features, unknowns)),) or theta.dtype != np.float64:
+            raise TypeError(f"coefficients that fit the features, not {theta.dtype} {theta.shape}")
+        for key, (points, values) in held_out.items():
+            if points.ndim != 2 or values.shape != points.shape[:1]:
+                raise TypeError(f"one residual a point of {key!r}")
     except (KeyError, TypeError, AttributeError) as error:
         raise storage.StorageError(f"{path} is not a whole solution (it lacks {error}); solve again.") from error
     if problem is not None and (problem.domain != features.domain or problem.unknowns != unknowns):
-        raise ValueError(
-            f"load({str(path)!r}, problem): the problem has another domain or other unknowns than the file."
-        )
+        raise ValueError(f"load({str(path)!r}, problem): the problem has another domain or other unknowns.")
     other = problem is not None and problem.name and report["problem"] and problem.name != report["problem"]
     if problem is not None and (other or set(problem.conditions) != set(held_out)):
         solved = f"{report['problem']} with the conditions {', '.join(held_out)}".strip()

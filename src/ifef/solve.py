@@ -12,23 +12,27 @@ from pathlib import Path
 import numpy as np
 
 from ifef import display
-from ifef.features import FourierFeatures, fourier_features
+from ifef.calculus import float64
+from ifef.checks import is_real
+from ifef.domain import shown
+from ifef.features import fourier_features
 from ifef.fit import fit
-from ifef.frequencies import find_bandwidths, point_counts
 from ifef.journal import Progress
+from ifef.portfolio import bases, undetermined
 from ifef.presets import paper
 from ifef.problem import Problem
-from ifef.search import CENTRES, SEARCHED, Found, search
+from ifef.sampling import generator
 from ifef.solution import Solution
+from ifef.trials import Trial, Trials, point_counts
+from ifef.verdict import ILL_POSED
 
 PRESETS = ("paper", "paper-pd")
-_FIRST, _MAX_FEATURES = 800, 3200  # columns
-_NONLINEAR_SIGMA = 1.0
-_FEWEST = 40  # frequencies below which a search is not worth its time
-_GOOD = 1e-9  # held-out residual at which the found frequencies need no comparison with a wide basis
+_MAX_FEATURES = 3300  # columns
+_FIRST, _SIGMA = 800, 1.0  # columns and bandwidth to begin with where rows depend on theta
 _MARGIN = 0.1  # the held-out residual to reach, as a part of the tolerance on the error
-_ROUNDING = 1e-12  # estimated error at which float64, not the basis, is the limit
+_ROUNDING = 1e-13  # held-out residual at which float64, not the basis, is the limit
 _PAYS = 0.5  # more columns pay when they lower the held-out residual to this part of it at least
+_FINAL = 3.0  # rows a column of the final solve
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ def solve(
     which a killed one goes on. `progress` shows a display, or is called with each record.
     """
     _check(problem, seed, tolerance, max_features, max_seconds, preset, epochs)
+    if not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"solve(progress={shown(progress)}): give True, False or a function of a record.")
     with _shown(progress, problem.name or "solve") as report:
         if preset is not None:
             features, points, options = paper(problem, seed=seed, epochs=epochs, primal_dual=preset == "paper-pd")
@@ -88,16 +94,18 @@ def _check(
 ) -> None:
     if not isinstance(problem, Problem):
         raise TypeError(f"solve(problem): give a Problem, not {type(problem).__name__}.")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"solve(seed={seed!r}): give a whole number, 0 or more.")
+    generator(seed)  # refuses what cannot seed one
     for name, value in (("tolerance", tolerance), ("max_seconds", max_seconds)):
-        if value is not None and not (isinstance(value, (int, float)) and 0 < value < math.inf):
-            raise ValueError(f"solve({name}={value!r}): give a positive number.")
+        if value is not None and not (is_real(value) and value > 0):
+            raise ValueError(f"solve({name}={shown(value)}): give a positive number.")
     for name, value, least in (("max_features", max_features, 10), ("epochs", epochs, 0)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise ValueError(f"solve({name}={value!r}): give a whole number of at least {least}.")
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if value is not None and not (whole and value >= least):
+            raise ValueError(f"solve({name}={shown(value)}): give a whole number of at least {least}.")
     if preset is not None and preset not in PRESETS:
-        raise ValueError(f"solve(preset={preset!r}): the presets are: {', '.join(PRESETS)}.")
+        raise ValueError(f"solve(preset={shown(preset)}): the presets are: {', '.join(PRESETS)}.")
+    if max_features is not None and preset is not None:
+        raise ValueError("solve(max_features=...): a preset has its own number of features; leave one of them out.")
     if epochs is not None and preset is None:
         raise ValueError("solve(epochs=...): epochs belong to a preset; give preset='paper' too.")
 
@@ -114,35 +122,89 @@ def _shown(progress: bool | Progress, title: str) -> Iterator[Progress | None]:
 
 
 def _automatic(problem: Problem, seed: int, budget: _Budget, report: Progress | None) -> Solution:
-    """Search for frequencies; where they leave much, widen a zero-centred basis while it pays; keep the best."""
+    """Try one basis after the other, keep the best by held-out residual, and solve over it once more."""
     started = time.perf_counter()
-    best: Solution | None = None
-    weights: dict[str, float] | None = None
-    stopped = ""
-    try:
-        for features, points, columns in _attempts(problem, seed, budget, report):
-            solution = fit(problem, features, points, tolerance=budget.tolerance, weights=weights, seed=seed)
-            # Residuals compare only under one set of weights.
-            weights = solution.stats["weights"] if weights is None else weights
-            _show(report, solution)
-            pays = best is None or solution.stats["held_out"] < _PAYS * best.stats["held_out"]
-            if best is None or solution.stats["held_out"] < best.stats["held_out"]:
-                best = solution
-            stopped = _reason(best, pays, columns, budget)
-            if stopped:
-                break
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        best.status = stopped = "interrupted"
-    assert best is not None
+    path = _linear if problem.linear else _nonlinear
+    best, stopped = path(problem, seed, budget, report)
+    if stopped == "interrupted":
+        best.status = stopped
     best.stats["seconds"] = time.perf_counter() - started
-    best.stats["stopped"] = stopped or "stall"
+    best.stats["stopped"] = stopped
     if best.status == "stalled" and stopped in ("time", "features"):
         best.status = "out_of_budget"
         more = "max_seconds" if stopped == "time" else "max_features"
         best.advice = f"The budget of {stopped} was used up: a larger {more} may help. {best.advice}"
     return best
+
+
+def _linear(problem: Problem, seed: int, budget: _Budget, report: Progress | None) -> tuple[Solution, str]:
+    """Bases from the search, until the error that was asked for is reached, or rounding, or there are no more."""
+    goal = _ROUNDING if budget.tolerance is None else _MARGIN * budget.tolerance
+    with float64():
+        trials = Trials(problem, seed)
+        best, stopped, solution = None, "stall", None
+
+        def going_on(trial: Trial) -> bool:
+            return budget.has_time() and trial.held_out > goal
+
+        try:
+            for trial in bases(trials, budget.max_features, going_on):
+                if report is not None:
+                    columns = trials.columns(trial.frequencies)
+                    report({"phase": "search", "held_out": trial.held_out, "num_features": columns})
+                if best is None or trial.held_out < best.held_out:
+                    best, solution = trial, None
+                if best.held_out <= goal:
+                    solution = _final(trials, best, budget, report)
+                    if budget.tolerance is None or solution.status == "converged":
+                        return solution, "float64" if budget.tolerance is None else "tolerance"
+                    goal *= _MARGIN
+                if not budget.has_time():
+                    stopped = "time"
+                    break
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            stopped = "interrupted"
+        assert best is not None
+        return solution or _final(trials, best, budget, report), stopped
+
+
+def _final(trials: Trials, best: Trial, budget: _Budget, report: Progress | None) -> Solution:
+    """Solve over the best frequencies on points of their own."""
+    problem, seed = trials.problem, trials.seed
+    points = problem.sample(point_counts(problem, trials.columns(best.frequencies), _FINAL), seed=seed + 2)
+    features = trials.features(best.frequencies)
+    solution = fit(problem, features, points, tolerance=budget.tolerance, weights=trials.weights, seed=seed)
+    if undetermined(trials, best) and solution.status in ("converged", "stalled"):
+        solution.status, solution.advice = "ill_posed", ILL_POSED
+    _show(report, solution)
+    return solution
+
+
+def _nonlinear(problem: Problem, seed: int, budget: _Budget, report: Progress | None) -> tuple[Solution, str]:
+    """Gauss-Newton over random frequencies, twice as many as long as that pays."""
+    best: Solution | None = None
+    weights: dict[str, float] | None = None
+    columns, unknowns = min(_FIRST, budget.max_features), len(problem.unknowns)
+    while True:
+        num = max((columns // unknowns - len(problem.domain.names) - 1) // 2, 1)
+        features = fourier_features(problem, num, sigma=_SIGMA, backbone=(), seed=seed)
+        points = problem.sample(point_counts(problem, columns, _FINAL), seed=seed)
+        try:
+            solution = fit(problem, features, points, tolerance=budget.tolerance, weights=weights, seed=seed)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            return best, "interrupted"
+        weights = solution.stats["weights"] if weights is None else weights  # residuals compare under one set only
+        _show(report, solution)
+        pays = best is None or solution.stats["held_out"] < _PAYS * best.stats["held_out"]
+        if best is None or solution.stats["held_out"] < best.stats["held_out"]:
+            best = solution
+        if stopped := _reason(best, pays, columns, budget):
+            return best, stopped
+        columns = min(2 * columns, budget.max_features)
 
 
 def _show(report: Progress | None, solution: Solution) -> None:
@@ -151,44 +213,13 @@ def _show(report: Progress | None, solution: Solution) -> None:
         report({"phase": "solve", **shown, "losses": {k: v**2 for k, v in solution.residuals.items()}})
 
 
-def _attempts(
-    problem: Problem, seed: int, budget: _Budget, report: Progress | None
-) -> Iterator[tuple[FourierFeatures, dict[str, np.ndarray], int]]:
-    """Features and points to try, one after the other, with the columns that they use."""
-    unknowns, dimension = len(problem.unknowns), len(problem.domain.names)
-    sigma: float | tuple[float, ...] = _NONLINEAR_SIGMA
-    if problem.linear:
-        num = min(SEARCHED, budget.max_features // (2 * unknowns) - CENTRES - dimension)
-        if num >= _FEWEST:
-
-            def going_on(found: Found) -> bool:
-                if report is not None:
-                    columns = 2 * unknowns * len(found.frequencies)
-                    report({"phase": "search", "held_out": found.held_out, "num_features": columns})
-                return budget.has_time() and found.held_out > (budget.tolerance or 0.0) * _MARGIN
-
-            found = search(problem, num=num, seed=seed, going_on=going_on)
-            features = fourier_features(problem, frequencies=found.frequencies, backbone=())
-            columns = features.size * unknowns
-            yield features, problem.sample(point_counts(problem, columns), seed=seed), columns
-            if found.held_out < _GOOD:
-                return
-        sigma = find_bandwidths(problem, seed=seed, going_on=budget.has_time)
-    columns = min(_FIRST, budget.max_features)
-    while True:
-        num = max((columns // unknowns - dimension - 1) // 2, 1)
-        features = fourier_features(problem, num, sigma=sigma, backbone=(), seed=seed)
-        yield features, problem.sample(point_counts(problem, columns), seed=seed), columns
-        columns = min(2 * columns, budget.max_features)
-
-
 def _reason(best: Solution, pays: bool, columns: int, budget: _Budget) -> str:
     """Why to stop here, or nothing."""
     if best.status in ("ill_posed", "nonfinite"):
         return best.status
     if budget.tolerance is not None and best.status == "converged":
         return "tolerance"
-    if max(best.estimates.values()) < _ROUNDING:
+    if max(best.estimates.values()) < 10.0 * _ROUNDING:
         return "float64"
     if not pays and columns >= 2 * _FIRST:
         return "stall"

@@ -15,8 +15,8 @@ from ifef.assembly import Data, num_columns
 from ifef.features import Features, FourierFeatures, HiddenFeatures, unknown_sizes
 from ifef.journal import Journal
 from ifef.lower import AbstractLower
+from ifef.theta import held_out_size
 from ifef.upper import Task, Training, TrainState, run_epochs, split, start_state
-from ifef.verdict import held_out_size
 
 PRETRAINING, UPPER = "pretraining", "upper"
 _RECORDS = 200  # entries of history in a phase

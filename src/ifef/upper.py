@@ -12,6 +12,7 @@ import optax
 
 from ifef.assembly import Data, loss, num_columns, residuals, row_scales, system
 from ifef.checks import is_real
+from ifef.domain import shown
 from ifef.features import Features
 from ifef.lower import AbstractLower, LowerResult
 
@@ -31,6 +32,18 @@ class PrimalDual(eqx.Module):
             raise ValueError(f"PrimalDual(learning_rate={self.learning_rate!r}): it must be positive.")
         if self.initial is not None and not (is_real(self.initial) and self.initial >= 0):
             raise ValueError(f"PrimalDual(initial={self.initial!r}): the first weight must be at least 0.")
+
+
+def _wants_more(optimiser: optax.GradientTransformation) -> bool:
+    """Whether an update asks for more than a gradient, as a line search does; its type does not tell."""
+    try:
+        one = jnp.ones(1)
+        jax.eval_shape(lambda gradient: optimiser.update(gradient, optimiser.init(one), one), one)
+    except TypeError as error:
+        return "keyword-only argument" in str(error)
+    except Exception:  # made for parameters of another structure
+        return False
+    return False
 
 
 class Training(eqx.Module):
@@ -56,12 +69,17 @@ class Training(eqx.Module):
             raise ValueError(f"Training(learning_rate={self.learning_rate!r}): it must be positive.")
         if self.gradient not in ("frozen", "through"):
             raise ValueError(f"Training(gradient={self.gradient!r}): choose 'frozen' or 'through'.")
-        if self.batch is not None and not (isinstance(self.batch, int) and self.batch >= 1):
+        whole = isinstance(self.batch, int) and not isinstance(self.batch, bool)
+        if self.batch is not None and not (whole and self.batch >= 1):
             raise ValueError(f"Training(batch={self.batch!r}): give a whole number of at least 1, or None for all.")
         if not (self.dual is None or isinstance(self.dual, PrimalDual)):
             raise TypeError(f"Training(dual=...): give PrimalDual() or None, not a {type(self.dual).__name__}.")
         if not (self.optimiser is None or isinstance(self.optimiser, optax.GradientTransformation)):
-            raise TypeError(f"Training(optimiser=...): give one such as optax.adam(1e-3), not {self.optimiser!r}.")
+            raise TypeError(f"Training(optimiser=...): give one such as optax.adam(1e-3), not {shown(self.optimiser)}.")
+        if self.optimiser is not None and _wants_more(self.optimiser):
+            raise ValueError(
+                "Training(optimiser=...): it needs more than gradients; give one such as optax.adam(1e-3)."
+            )
 
     def transformation(self) -> optax.GradientTransformation:
         """Give the optimiser: the given one, or Adam as in the paper."""

@@ -5,64 +5,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, num_columns, num_rows, residuals, value_rows
-from ifef.features import FourierFeatures, unknown_sizes
-from ifef.lower import AbstractLower, GaussNewton, LeastSquares, LowerResult
+from ifef.assembly import Data, num_columns, num_rows
+from ifef.features import Features, FourierFeatures, unknown_sizes
+from ifef.lower import AbstractLower, LowerResult, Ridge
 from ifef.problem import Problem
 from ifef.sampling import sample
+from ifef.theta import finish, residuals_at
+from ifef.tiles import rows_of, values_of
 
 DEFAULT_TOLERANCE = 1e-6
 """An answer counts as converged when its estimated relative error is below this and nothing else was asked for."""
 
-UNSTABLE = 1e9
-"""Response of the solution to its (scaled) residual beyond which the conditions do not determine it in float64."""
+UNDETERMINED = 1e9
+"""Response of the solution to its residual, both relative, beyond which the conditions do not determine it."""
 
 SUSPECT, GROWTH = 1e3, 3.0
 """Response beyond which they do not where, besides, more columns raise it by so much. Measured: up to 260, and a growth
 of 1 to 1.5, where the conditions determine the solution and the columns resolve it; where one is missing, 1e4 to 1e14
 and 5 to 400."""
 
-_STAGNANT = 1e-7  # a residual above this, far above rounding, that more columns hardly lower: the conditions disagree
+_PLAIN = 1e6  # response, of a solution that is not resolved, from which a growth counts too
 
+ILL_POSED = (
+    "The conditions do not determine the solution (a boundary or initial condition is missing, or a constant is free): "
+    "add what fixes it."
+)
+
+_ROUNDING = 1e-11  # a residual of this part of the right-hand side may be rounding
+_STAGNANT_RESIDUAL = 1e-7  # far above rounding: more columns that hardly lower it say that conditions disagree
+_STAGNANT = 0.9  # columns that lower the training residual to no less than this part of it do not lower it
 _COARSE = 0.6  # part of the frequencies in the coarser solution that the estimate compares with
 _SAMPLES = 400
 
 
-@eqx.filter_jit
-def _residuals(features: FourierFeatures, data: Data, theta: jax.Array) -> dict[str, jax.Array]:
-    return residuals(features, data, theta)
+class Judged:
+    """Held-out residuals of any theta: by one matrix where rows do not depend on theta, else by the operators."""
 
+    def __init__(self, features: Features, data: Data, weights: Mapping[str, float], *, linear: bool):
+        self.features, self.data = features, data
+        self.weights = {key: float(weights[key]) for key in data.points}
+        self.rows = {key: rows_of(features, data, key) for key in data.points} if linear else {}
+        self.zero = self.size(np.zeros(num_columns(features, data)))
 
-@eqx.filter_jit
-def _coarser(lower: AbstractLower, summary: jax.Array, keep: jax.Array) -> tuple[jax.Array, LowerResult]:
-    result = lower.finish(lower.restrict(summary, keep))
-    return jnp.zeros(summary.shape[0] - 1).at[keep].set(result.theta), result
+    def residuals(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Unscaled residuals by condition, (rows,)."""
+        if self.rows:
+            return {key: rows[:, :-1] @ theta - rows[:, -1] for key, rows in self.rows.items()}
+        found = residuals_at(self.features, self.data, jnp.asarray(theta))
+        return {key: np.asarray(values) for key, values in jax.device_get(found).items()}
 
+    def size(self, theta: np.ndarray) -> float:
+        """Weighted root mean square of the residual."""
+        left = self.residuals(theta)
+        return float(np.sqrt(sum(self.weights[key] * np.mean(np.square(values)) for key, values in left.items())))
 
-@eqx.filter_jit
-def _responses(
-    features: FourierFeatures, unknowns: Any, results: tuple[LowerResult, LowerResult], keep: jax.Array, rows: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Greatest root-mean-square value that a residual of unit size can give rise to, in the fine and coarse space."""
-
-    def greatest(gain: jax.Array) -> jax.Array:
-        return jnp.sqrt(jnp.max(jnp.linalg.eigvalsh(gain.T @ gain)))
-
-    table = value_rows(features, unknowns, rows) / np.sqrt(len(rows))
-    return greatest(results[0].gain(table)), greatest(results[1].gain(table[:, keep]))
-
-
-def held_out_size(features: FourierFeatures, data: Data, theta: jax.Array, weights: Mapping[str, float]) -> float:
-    """Weighted held-out residual, relative to that of zero (absolute where zero already solves everything)."""
-    at, zero = (_residuals(features, data, coefficients) for coefficients in (theta, jnp.zeros_like(theta)))
-    total = sum(weights[key] * float(jnp.mean(jnp.square(values))) for key, values in at.items())
-    size = sum(weights[key] * float(jnp.mean(jnp.square(values))) for key, values in zero.items())
-    return float(np.sqrt(total / size if np.isfinite(size) and size > 0 else total))
+    def relative(self, theta: np.ndarray) -> float:
+        """The same relative to that of zero (absolute where zero already solves everything)."""
+        return self.size(theta) / (self.zero if np.isfinite(self.zero) and self.zero > 0 else 1.0)
 
 
 def coarse_columns(features: FourierFeatures, problem: Problem, part: float = _COARSE) -> np.ndarray:
@@ -80,93 +83,81 @@ def coarse_columns(features: FourierFeatures, problem: Problem, part: float = _C
 
 
 def estimate_errors(
-    features: FourierFeatures,
-    problem: Problem,
-    held: Data,
-    weights: Mapping[str, float],
-    thetas: tuple[jax.Array, jax.Array],
+    problem: Problem, tables: list[np.ndarray], thetas: tuple[np.ndarray, np.ndarray], sizes: tuple[float, float]
 ) -> dict[str, float]:
     """Relative L2 error by unknown, from a coarser solution: their difference is the coarser one's error.
 
-    The finer one's is smaller in proportion to the held-out residuals.
+    The finer one's is smaller in proportion to the held-out residuals `sizes`. `tables` give the unknowns' values.
     """
     fine, coarse = thetas
-    rows = jnp.asarray(sample(problem.domain.interior, _SAMPLES, sampler="sobol", seed=4321))
-    table = _value_table(features, problem.unknowns, rows)
-    sizes = (held_out_size(features, held, theta, weights) for theta in (fine, coarse))
     finer, coarser = sizes
     # Around a linearisation the coarser solution says less than it seems to.
     better = min(finer / max(coarser, 1e-300), 1.0) if problem.linear else 1.0
-    least = finer if not problem.linear or (finer > _STAGNANT and finer > 0.5 * coarser) else 0.0
-    values, others = np.asarray(table @ fine), np.asarray(table @ coarse)
-    estimates, start = {}, 0
-    for unknown in problem.unknowns:
-        stop = start + _SAMPLES * (2 if unknown.complex else 1)
-        size = np.linalg.norm(values[start:stop]) or np.sqrt(_SAMPLES)  # of zero there is no relative error
-        change = np.linalg.norm(values[start:stop] - others[start:stop])
-        # Values carry rounding of the coefficients' own size, whatever the two solutions agree on.
-        change = max(change * better, 1e-16 * np.sqrt(_SAMPLES))
-        estimates[unknown.name] = float(max(change / max(size, 1e-300), least))
-        start = stop
+    disagreeing = finer > _STAGNANT_RESIDUAL and finer > 0.5 * coarser
+    least = finer if disagreeing or not problem.linear else 0.0
+    estimates = {}
+    for unknown, table in zip(problem.unknowns, tables, strict=True):
+        values = table @ fine
+        size = np.linalg.norm(values)
+        change = better * np.linalg.norm(values - table @ coarse)
+        # Values carry rounding of their own size, whatever the two solutions agree on. Of zero there is no relative.
+        relative = max(change / size, 1e-16) if size > 0 else float(change / np.sqrt(len(table)))
+        estimates[unknown.name] = float(max(relative, least))
     return estimates
 
 
-@eqx.filter_jit
-def _value_table(features: FourierFeatures, unknowns: Any, rows: jax.Array) -> jax.Array:
-    return value_rows(features, unknowns, rows)
+def stability(lower: AbstractLower, summary: Any, tables: list[np.ndarray]) -> float:
+    """Greatest value that a residual of unit size can cause, against that of a typical column: of no unit.
 
-
-def _held_out(features: FourierFeatures, held: Data, theta: jax.Array) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Points and sizes of the residual by condition, one size a point for a complex one too."""
-    values = jax.device_get(_residuals(features, held, theta))
-    found = {}
-    for key, rows in held.points.items():
-        parts = values[key].reshape(len(rows), -1)
-        found[key] = np.asarray(rows), np.sqrt(np.sum(np.square(parts), axis=1))
-    return found
+    Neither the solution nor the right-hand side enters: where a condition is missing, both may be anything.
+    """
+    matrix = np.asarray(summary)[:-1, :-1]
+    rows = np.sqrt(np.diagonal(matrix)) if isinstance(lower, Ridge) else np.linalg.norm(matrix, axis=0)
+    greatest = 0.0
+    for table in tables:
+        values = np.linalg.norm(table, axis=0)
+        used = (values > 0) & (rows > 0)
+        typical = float(np.median(rows[used] / values[used])) if used.any() else 0.0
+        gain = lower.response(summary, table)
+        greatest = max(greatest, typical * float(np.sqrt(max(np.linalg.eigvalsh(gain.T @ gain)[-1], 0.0))))
+    return greatest
 
 
 def judge(
     features: FourierFeatures,
     problem: Problem,
     lower: AbstractLower,
-    solved: tuple[LowerResult, jax.Array],
+    solved: tuple[LowerResult, Any],
     data: tuple[Data, Data],
     weights: Mapping[str, float],
     tolerance: float | None,
 ) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]]:
     """Report of a solution, and its held-out residuals by condition. `data` is (training, held out)."""
-    result, summary = solved
+    result, _ = solved
     train, held = data
-    theta = result.theta
-    held_out = _held_out(features, held, theta)
+    theta = np.asarray(result.theta)
+    judged = Judged(features, held, weights, linear=problem.linear)
+    held_out = _by_point(held, judged.residuals(theta))
     stats: dict[str, Any] = {
         "rank": int(result.rank),
         "condition": float(result.condition),
-        "norm": float(jnp.linalg.norm(theta)),
+        "norm": float(np.linalg.norm(theta)),
         "training_residual": float(result.residual),
         "num_features": num_columns(features, train),
         "num_frequencies": features.num_frequencies,
         "num_rows": num_rows(train),
         "linear": problem.linear,
         "weights": {key: float(value) for key, value in weights.items()},
+        "held_out": judged.relative(theta),
         "stability": float("nan"),
         "coarse_stability": float("nan"),
+        "contradictory": False,
         "fitted_only": [key for key, one in problem.conditions.items() if one.region.is_cloud],
     }
-    if not np.all(np.isfinite(theta)):
-        stats["held_out"] = float("nan")
-        estimates = {name: float("inf") for name in problem.names}
-    else:
-        stats["held_out"] = held_out_size(features, held, theta, weights)
-        keep = jnp.asarray(coarse_columns(features, problem))
-        coarse, coarser = _coarser(lower, summary, keep)
-        estimates = estimate_errors(features, problem, held, weights, (theta, coarse))
-        linear = lower.inner if isinstance(lower, GaussNewton) else lower
-        if isinstance(linear, LeastSquares):  # a ridge hides what is undetermined
-            rows = jnp.asarray(sample(problem.domain.interior, _SAMPLES // 2, sampler="sobol", seed=99))
-            responses = _responses(features, problem.unknowns, (result, coarser), keep, rows)
-            stats["stability"], stats["coarse_stability"] = map(float, responses)
+    estimates = {name: float("inf") for name in problem.names}
+    if np.all(np.isfinite(theta)):
+        found, estimates = _compared(features, problem, lower, solved, judged)
+        stats |= found
     status = _status(stats, max(estimates.values()), tolerance)
     report = {
         "status": status,
@@ -178,14 +169,58 @@ def judge(
     return report, held_out
 
 
+def _compared(
+    features: FourierFeatures,
+    problem: Problem,
+    lower: AbstractLower,
+    solved: tuple[LowerResult, Any],
+    judged: Judged,
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """What a coarser solution, over a part of the frequencies, says of this one: statistics and error estimates."""
+    result, summary = solved
+    theta = np.asarray(result.theta)
+    keep = coarse_columns(features, problem)
+    restricted = lower.restrict(summary, keep)
+    coarser = finish(lower, restricted)
+    coarse = np.zeros(len(theta))
+    coarse[keep] = np.asarray(coarser.theta)
+    tables = values_of(features, problem.unknowns, sample(problem.domain.interior, _SAMPLES, seed=4321))
+    sizes = judged.relative(theta), judged.relative(coarse)
+    few = [table[::2] for table in tables]
+    left, before = float(result.residual), float(coarser.residual)
+    # More columns always lower the training residual, unless what is left contradicts itself.
+    fitted = not isinstance(lower, Ridge) and left > _ROUNDING * float(np.linalg.norm(summary[:, -1]))
+    found = {
+        "stability": stability(lower, summary, few),
+        "coarse_stability": stability(lower, restricted, [table[:, keep] for table in few]),
+        "contradictory": bool(problem.linear and fitted and left > _STAGNANT * before),
+    }
+    return found, estimate_errors(problem, tables, (theta, coarse), sizes)
+
+
+def _by_point(held: Data, left: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Points and sizes of the residual by condition, one size a point for a complex one too."""
+    found = {}
+    for key, rows in held.points.items():
+        parts = left[key].reshape(len(rows), -1)
+        found[key] = np.asarray(rows), np.sqrt(np.sum(np.square(parts), axis=1))
+    return found
+
+
+def is_undetermined(response: float, coarse: float, *, close: bool = True, growth: float = GROWTH) -> bool:
+    """Whether these responses mean that the conditions do not determine the solution; `close`: it is resolved."""
+    grows = response > growth * coarse
+    return response > UNDETERMINED or (grows and response > (SUSPECT if close else _PLAIN))
+
+
 def _status(stats: Mapping[str, Any], estimate: float, tolerance: float | None) -> str:
     if not np.isfinite(stats["held_out"]):
         return "nonfinite"
     response, coarse = stats["stability"], stats["coarse_stability"]
     close = estimate <= (DEFAULT_TOLERANCE if tolerance is None else tolerance)
-    if response > UNSTABLE or (close and response > max(SUSPECT, GROWTH * coarse)):
+    if is_undetermined(response, coarse, close=close):
         return "ill_posed"
-    return "converged" if close else "stalled"
+    return "converged" if close and not stats["contradictory"] else "stalled"
 
 
 def _advice(
@@ -195,13 +230,12 @@ def _advice(
     if status == "nonfinite":
         return "The coefficients are not finite: raise gamma, or use LeastSquares, which survives dependent columns."
     if status == "ill_posed":
-        return (
-            "The conditions do not determine the solution (a boundary or initial condition is missing, or a constant "
-            "is free): add what fixes it."
-        )
+        return ILL_POSED
     if status == "converged":
         return ""
     sentences = []
+    if stats["contradictory"]:
+        sentences.append("More columns do not lower what is left: conditions contradict each other, or data are noisy.")
     if stats["num_rows"] < stats["num_features"]:
         sentences.append(
             f"There are fewer rows ({stats['num_rows']}) than columns ({stats['num_features']}), so that many "

@@ -41,6 +41,8 @@ def _cole_hopf(nu: float, p: Any) -> Any:
 
 def burgers(nu: float = 0.01 / math.pi) -> Problem:
     """Make the Burgers problem of the paper, nu = 0.01 / pi."""
+    if not 0.0 < nu < math.inf:
+        raise ValueError(f"burgers(nu={nu!r}): the viscosity must be positive and finite.")
     box = Box(t=(0.0, 1.0), x=(-1.0, 1.0))
     return Problem(
         box,

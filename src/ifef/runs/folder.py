@@ -57,6 +57,8 @@ class RunConfig(BaseModel):
     def _fits(self) -> RunConfig:
         if self.epochs is not None and self.preset is None:
             raise ValueError("--epochs shortens a preset: give --preset paper too, or leave it out")
+        if self.max_features is not None and self.preset is not None:
+            raise ValueError("--max-features: a preset has its own number of features; leave one of the two out")
         return self
 
     def options(self) -> dict[str, Any]:
