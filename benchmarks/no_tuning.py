@@ -27,12 +27,18 @@ from store import RESULTS, store
 from suite import CALIBRATION, SCORED, TABLE
 
 import ifef
+from ifef.runs.environment import environment
 
 CASES = {**TABLE, **CALIBRATION, **SCORED}
 CORES = 2
 FLOOR = 1e-13  # errors and estimates are floored here before they are compared
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 FILE = "no-tuning"
+
+
+def commit() -> str | None:
+    """What a run was made with: runs made at different times stand in one file."""
+    return environment([])["commit"] or os.environ.get("IFEF_COMMIT")
 
 
 def worst(value: Any) -> float:
@@ -43,7 +49,7 @@ def worst(value: Any) -> float:
 def one(name: str, seed: int) -> dict[str, Any]:
     """Solve one case with one seed; a failure is a result too."""
     problem = CASES[name].make()
-    result: dict[str, Any] = {"case": name, "seed": seed}
+    result: dict[str, Any] = {"case": name, "seed": seed, "commit": commit()}
     start = time.perf_counter()
     try:
         solution = ifef.solve(problem, seed=seed, progress=False)

@@ -167,6 +167,13 @@ class FourierFeatures(Features):
             yield rest, 2 * num + np.arange(rest.size)
 
     @property
+    def size(self) -> int:
+        """Length of psi, without a trace of it: a search asks hundreds of times."""
+        hidden = self.frequencies.shape[1]
+        more = hidden + (0 if isinstance(self.backbone, Identity) else len(self.domain.names)) + 1
+        return 2 * self.num_frequencies + (more if self.enlarged else 0) + len(self.basis)
+
+    @property
     def num_frequencies(self) -> int:
         """Number D of rows of B."""
         return self.frequencies.shape[0]

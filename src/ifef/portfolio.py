@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -14,10 +15,15 @@ from ifef.tiles import system_of, values_of
 from ifef.trials import Trial, Trials
 from ifef.verdict import coarse_columns, is_undetermined, stability
 
-_ATTEMPTS = ((100.0, 24), (1.0, 24), (100.0, 8), (1.0, 8))
-"""Factor of the equations against the data, and waves to pick. Where only data have a target, equations have to pull
-first, or waves that satisfy none of them are found; where there is a source, both together."""
+_PICKS = (6, 24, 12)  # waves to pick: a few are found at once, many need the others
+_TEMPERS = (100.0, 1.0)
+"""Factors of the equations against the data. Where only data have a target, equations have to pull first, or waves that
+satisfy none of them are found; where there is a source, both together."""
 
+_PICKS_DRAWN = (8, 6, 12, 8, 24)
+"""The same in many dimensions, where candidates are drawn, and drawn anew each time."""
+
+_NEAR = 1e-10  # held-out residual over the narrowest envelopes at which no other waves are looked for
 _WAVES_DO = 1e-12  # held-out residual at which waves alone are the answer
 _NARROW = 3e-2  # held-out residual over the narrowest envelopes beyond which the spectrum is taken for broad
 _ENVELOPES = 3  # coordinates up to which waves are given envelopes
@@ -34,7 +40,11 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
     found: list[tuple[float, np.ndarray, np.ndarray]] = []
     proposed = candidates(trials, None)
     none = np.zeros((0, trials.dimension))
-    for temper, picks in _ATTEMPTS:
+    driven = any(np.any(np.asarray(trials.few.targets[key])) for key in trials.few.equations)
+    tempers = sorted(_TEMPERS, reverse=not driven)
+    for picks, temper in itertools.product(_PICKS if trials.dimension <= _ENVELOPES else _PICKS_DRAWN, tempers):
+        if found and trials.dimension > _ENVELOPES:
+            proposed = candidates(trials, None)
         waves, energies = locate(trials, proposed, none, temper, min(picks, max(most // 16, 1)))
         alone = trials.solve(waves)
         yield alone
@@ -47,6 +57,8 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
                 thick = trials.solve(near)
                 yield thick
         found.append((thick.held_out, waves, energies))
+        if thick.held_out < _NEAR:
+            break
     held_out, waves, energies = min(found, key=lambda one: one[0])
     if trials.dimension <= _ENVELOPES and held_out < _NARROW:
         thick = thicken(trials, waves, energies, most, going_on)

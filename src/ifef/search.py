@@ -48,6 +48,11 @@ class Carriers(Features):
         waves = jnp.concatenate([jnp.cos(angle), jnp.sin(angle)])
         return jnp.concatenate([waves, *(x[axis] * waves for axis in range(x.shape[0]))])
 
+    @property
+    def size(self) -> int:
+        """Length of the basis, without a trace of it."""
+        return 2 * (1 + self.angular.shape[1]) * self.angular.shape[0]
+
     def pieces(self, width: int) -> Iterator[tuple[Features, np.ndarray]]:
         """Split into parts of `width` waves, padded with constant ones."""
         num, parts = self.angular.shape[0], 2 * (1 + self.angular.shape[1])
@@ -202,7 +207,9 @@ def locate(
     else:
         chosen = np.concatenate([known, _Pursuit(trials, candidates, temper).more(known, picks)])
     waves, energies, _ = polish(trials, chosen, temper)
-    return _distinct(waves, energies)
+    while len(kept := _distinct(waves, energies)[0]) < len(waves):  # without the idle ones the others move freely
+        waves, energies, _ = polish(trials, kept, temper)
+    return waves, energies
 
 
 def _distinct(waves: np.ndarray, energies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from ifef.problem import Problem
 from ifef.sampling import generator
 from ifef.solution import Solution
 from ifef.trials import Trial, Trials, point_counts
-from ifef.verdict import ILL_POSED
+from ifef.verdict import restate
 
 PRESETS = ("paper", "paper-pd")
 _MAX_FEATURES = 3300  # columns
@@ -176,8 +176,7 @@ def _final(trials: Trials, best: Trial, budget: _Budget, report: Progress | None
     points = problem.sample(point_counts(problem, trials.columns(best.frequencies), _FINAL), seed=seed + 2)
     features = trials.features(best.frequencies)
     solution = fit(problem, features, points, tolerance=budget.tolerance, weights=trials.weights, seed=seed)
-    if undetermined(trials, best) and solution.status in ("converged", "stalled"):
-        solution.status, solution.advice = "ill_posed", ILL_POSED
+    restate(solution, budget.tolerance, undetermined=undetermined(trials, best))
     _show(report, solution)
     return solution
 

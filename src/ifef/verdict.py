@@ -14,6 +14,7 @@ from ifef.features import Features, FourierFeatures, unknown_sizes
 from ifef.lower import AbstractLower, LowerResult, Ridge
 from ifef.problem import Problem
 from ifef.sampling import sample
+from ifef.solution import Solution
 from ifef.theta import finish, residuals_at
 from ifef.tiles import rows_of, values_of
 
@@ -213,12 +214,20 @@ def is_undetermined(response: float, coarse: float, *, close: bool = True, growt
     return response > UNDETERMINED or (grows and response > (SUSPECT if close else _PLAIN))
 
 
-def _status(stats: Mapping[str, Any], estimate: float, tolerance: float | None) -> str:
+def restate(solution: Solution, tolerance: float | None, *, undetermined: bool) -> None:
+    """State anew what a solution is, where more is known of its conditions than its own columns show."""
+    solution.status = _status(solution.stats, max(solution.estimates.values()), tolerance, undetermined)
+    solution.advice = _advice(solution.status, solution.stats, solution.held_out, solution.stats["weights"])
+
+
+def _status(
+    stats: Mapping[str, Any], estimate: float, tolerance: float | None, undetermined: bool | None = None
+) -> str:
     if not np.isfinite(stats["held_out"]):
         return "nonfinite"
     response, coarse = stats["stability"], stats["coarse_stability"]
     close = estimate <= (DEFAULT_TOLERANCE if tolerance is None else tolerance)
-    if is_undetermined(response, coarse, close=close):
+    if is_undetermined(response, coarse, close=close) if undetermined is None else undetermined:
         return "ill_posed"
     return "converged" if close and not stats["contradictory"] else "stalled"
 
