@@ -415,7 +415,7 @@ def test_an_operator_that_is_nan_at_one_point_of_many_is_refused_with_the_point(
     fine = {"ode": np.linspace(0.1, 1.0, 30)[:, None], "ends": np.array([[0.0], [1.0]])}
     spoilt = {**fine, "ode": np.array([[0.5], [where], [1.0]])}
     points, held_out = (spoilt if place == name else fine for name in ("points", "held_out"))
-    with pytest.raises(ValueError, match=rf"condition 'ode': .* NaN or infinite at x={where:g}; mend it there"):
+    with pytest.raises(ValueError, match=rf"{place}\['ode'\]: .* NaN or infinite at x={where:g}; mend it"):
         fit(problem, fourier_features(problem, **BARE), points, held_out=held_out)
 
 

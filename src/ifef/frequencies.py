@@ -71,18 +71,19 @@ def thicken(
         return trials.solve(waves)
     best = first
     centres = _needed(trials, best, centres)
+    axes = [[int(index == axis) for index in range(trials.dimension)] for axis in range(trials.dimension)]
     while best.held_out > _DONE and going_on(best):
-        wider = []
-        for axis in range(trials.dimension):
-            tried = [level + (index == axis) for index, level in enumerate(levels)]
-            if max(tried) < len(_COUNTS) and (found := attempt(tried)) is not None:
-                wider.append((found.held_out, len(wider), tried, found))
-        if not wider:
+        for moves in (axes, [[1] * trials.dimension]):  # one axis at a time, or all where no single one pays
+            wider = []
+            for move in moves:
+                tried = [level + more for level, more in zip(levels, move, strict=True)]
+                if max(tried) < len(_COUNTS) and (found := attempt(tried)) is not None:
+                    wider.append((found.held_out, len(wider), tried, found))
+            if wider and min(wider)[0] <= _HELPS * best.held_out:
+                break
+        else:
             break
-        held_out, _, tried, found = min(wider)
-        if held_out > _HELPS * best.held_out:
-            break
-        best, levels = found, tried
+        _, _, levels, best = min(wider)
     return best
 
 

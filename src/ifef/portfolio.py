@@ -23,7 +23,7 @@ satisfy none of them are found; where there is a source, both together."""
 _PICKS_DRAWN = (8, 6, 12, 8, 24)
 """The same in many dimensions, where candidates are drawn, and drawn anew each time."""
 
-_NEAR = 1e-10  # held-out residual over the narrowest envelopes at which no other waves are looked for
+_NEAR, _TRIED = 1e-13, 2  # held-out residual over the narrowest envelopes at which no other waves are looked for
 _WAVES_DO = 1e-12  # held-out residual at which waves alone are the answer
 _NARROW = 3e-2  # held-out residual over the narrowest envelopes beyond which the spectrum is taken for broad
 _ENVELOPES = 3  # coordinates up to which waves are given envelopes
@@ -59,12 +59,19 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
         found.append((thick.held_out, waves, energies))
         if thick.held_out < _NEAR:
             break
-    held_out, waves, energies = min(found, key=lambda one: one[0])
-    if trials.dimension <= _ENVELOPES and held_out < _NARROW:
-        thick = thicken(trials, waves, energies, most, going_on)
-        yield thick
-        if thick.held_out < _PAYS or not going_on(thick):
+    found.sort(key=lambda one: one[0])
+    if trials.dimension <= _ENVELOPES and found[0][0] < _NARROW:
+        least = np.inf
+        # Waves that were picked otherwise may lack what these lack not.
+        for _, waves, energies in found[:_TRIED]:
+            thick = thicken(trials, waves, energies, most, going_on)
+            yield thick
+            least = min(least, thick.held_out)
+            if least < _WAVES_DO or not going_on(thick):
+                return
+        if least < _PAYS:
             return
+    _, waves, energies = found[0]
     yield from _broad(trials, waves, energies, most, going_on)
 
 
