@@ -181,7 +181,7 @@ def _marks(features: FourierFeatures, data: Data, theta: jax.Array) -> dict[str,
 
 def _note_stop(report: dict[str, Any], stopped: str) -> None:
     """Let the report say that training ended early."""
-    if stopped in ("interrupted", "out_of_budget"):
+    if stopped in ("interrupted", "out_of_budget") and report["status"] in ("converged", "stalled"):
         report["status"] = stopped
     elif stopped:
         report["advice"] = f"{stopped} {report['advice']}".strip()

@@ -126,7 +126,7 @@ def _automatic(problem: Problem, seed: int, budget: _Budget, report: Progress | 
     started = time.perf_counter()
     path = _linear if problem.linear else _nonlinear
     best, stopped = path(problem, seed, budget, report)
-    if stopped == "interrupted":
+    if stopped == "interrupted" and best.status in ("converged", "stalled"):
         best.status = stopped
     best.stats["seconds"] = time.perf_counter() - started
     best.stats["stopped"] = stopped

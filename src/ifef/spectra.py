@@ -32,7 +32,7 @@ def peaks(values: np.ndarray, num: int = _NUM) -> np.ndarray:
     for axis in range(dimension):
         values = values * taper.reshape([-1 if index == axis else 1 for index in range(dimension)])
     length = 2 * side
-    sizes = np.abs(np.fft.fftn(values, [length] * dimension))
+    sizes = np.abs(np.fft.fftn(values, [length] * dimension, range(dimension)))
     highest = np.ones(sizes.shape, dtype=bool)
     for axis in range(dimension):
         for step in (-2, -1, 1, 2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -144,6 +145,7 @@ def judge(
         "condition": float(result.condition),
         "norm": float(np.linalg.norm(theta)),
         "training_residual": float(result.residual),
+        "cut": float(getattr(lower, "cut", math.nan)),
         "num_features": num_columns(features, train),
         "num_frequencies": features.num_frequencies,
         "num_rows": num_rows(train),
