@@ -51,6 +51,8 @@ def spawn(*argv: str) -> subprocess.Popen[str]:
     source = str(Path(ifef.__file__).parents[1])
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    # Tests in the background of a script inherit interrupts that are ignored, and would hand them on.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen([sys.executable, "-m", "ifef", *argv], env=surroundings, **pipes)
 
 

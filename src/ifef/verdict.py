@@ -40,6 +40,7 @@ ILL_POSED = (
 _ROUNDING = 1e-11  # a residual of this part of the right-hand side may be rounding
 _STAGNANT_RESIDUAL = 1e-7  # far above rounding: more columns that hardly lower it say that conditions disagree
 _STAGNANT = 0.9  # columns that lower the training residual to no less than this part of it do not lower it
+_UNRESOLVED = 0.1  # nor does this of a residual of this part of the right-hand side: there the columns miss the solution
 _COARSE = 0.6  # part of the frequencies in the coarser solution that the estimate compares with
 _SAMPLES = 400
 
@@ -192,7 +193,8 @@ def _compared(
     few = [table[::2] for table in tables]
     left, before = float(result.residual), float(coarser.residual)
     # More columns always lower the training residual, unless what is left contradicts itself.
-    fitted = not isinstance(lower, Ridge) and left > _ROUNDING * float(np.linalg.norm(summary[:, -1]))
+    given = 0.0 if isinstance(lower, Ridge) else float(np.linalg.norm(summary[:, -1]))
+    fitted = _ROUNDING * given < left < _UNRESOLVED * given
     found = {
         "stability": stability(lower, summary, few),
         "coarse_stability": stability(lower, restricted, [table[:, keep] for table in few]),
