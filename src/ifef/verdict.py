@@ -40,7 +40,7 @@ ILL_POSED = (
 _ROUNDING = 1e-11  # a residual of this part of the right-hand side may be rounding
 _STAGNANT_RESIDUAL = 1e-7  # far above rounding: more columns that hardly lower it say that conditions disagree
 _STAGNANT = 0.9  # columns that lower the training residual to no less than this part of it do not lower it
-_UNRESOLVED = 0.1  # nor does this of a residual of this part of the right-hand side: there the columns miss the solution
+_UNRESOLVED = 0.1  # nor does this of a residual of this part of the right-hand side: the columns miss the solution
 _COARSE = 0.6  # part of the frequencies in the coarser solution that the estimate compares with
 _SAMPLES = 400
 
