@@ -10,19 +10,10 @@ import numpy as np
 import pytest
 from helpers import LINE, value
 
+from ifef.backbones import MLP, Identity, mlp
 from ifef.calculus import d, float64
 from ifef.domain import Box, point_type
-from ifef.features import (
-    MLP,
-    FourierFeatures,
-    HiddenFeatures,
-    Identity,
-    fourier_features,
-    gaussian,
-    make_fields,
-    mlp,
-    unknown_sizes,
-)
+from ifef.features import FourierFeatures, HiddenFeatures, fourier_features, gaussian, make_fields, unknown_sizes
 from ifef.problem import Condition, Problem, Unknown
 
 BOX = Box(t=(0.0, 4.0), x=(-3.0, 1.0))

@@ -28,9 +28,10 @@ from helpers import (
 )
 from jax.tree_util import Partial
 
+from ifef.backbones import MLP
 from ifef.calculus import d
 from ifef.domain import Box
-from ifef.features import MLP, fourier_features
+from ifef.features import fourier_features
 from ifef.fit import fit
 from ifef.lower import LeastSquares, Ridge
 from ifef.problem import Condition, Problem

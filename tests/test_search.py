@@ -13,7 +13,8 @@ from ifef import Box, Condition, Problem, d, derived_target, laplacian
 from ifef.assembly import num_columns, row_scales, system
 from ifef.calculus import float64
 from ifef.domain import point_type
-from ifef.frequencies import Shape, around, thicken
+from ifef.frequencies import around, thicken
+from ifef.lattices import Shape
 from ifef.portfolio import undetermined
 from ifef.search import candidates, locate, polish
 from ifef.spectra import peaks, unsigned

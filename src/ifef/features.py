@@ -5,76 +5,21 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ifef.backbones import Identity, Initialisation, mlp
 from ifef.calculus import Field, Point, float64
 from ifef.checks import sentence
 from ifef.domain import Box, point_type, real_array, shown
 from ifef.problem import Problem, Unknown
 from ifef.sampling import generator
 
-Initialisation = Literal["glorot", "torch"]
-
 _MOST = 10**6  # frequencies: the triangle of their columns alone takes more memory than any machine has
-
-
-class MLP(eqx.Module):
-    """The hidden layers h_omega: tanh after every affine map; the last hidden layer is the output."""
-
-    weights: tuple[jax.Array, ...]
-    biases: tuple[jax.Array, ...]
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Evaluate h at one scaled point (n,), giving (p,)."""
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            x = jnp.tanh(weight @ x + bias)
-        return x
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Widths of the hidden layers."""
-        return tuple(weight.shape[0] for weight in self.weights)
-
-
-class Identity(eqx.Module):
-    """No backbone: h(x) = x, Fourier features of the scaled inputs themselves."""
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Give the point back."""
-        return x
-
-
-def mlp(
-    dimension: int, widths: Sequence[int], *, seed: int = 0, initialisation: Initialisation = "glorot"
-) -> MLP | Identity:
-    """Make a tanh network by seed. "torch" is PyTorch's default, uniform in 1/sqrt(fan in), biases too.
-
-    Plain NumPy draws, so that a seed means the same network on every machine and JAX version.
-    """
-    for width in widths:
-        if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1:
-            raise ValueError(f"widths={tuple(widths)!r}: every hidden width must be a whole number of at least 1.")
-    if initialisation not in ("glorot", "torch"):
-        raise ValueError(f"initialisation={initialisation!r}: choose 'glorot' or 'torch'.")
-    if not widths:
-        return Identity()
-    rng = generator(seed, "backbone", initialisation)
-    weights, biases = [], []
-    for fan_in, fan_out in zip((dimension, *widths), widths, strict=False):
-        if initialisation == "glorot":
-            weights.append(rng.normal(0.0, math.sqrt(2.0 / (fan_in + fan_out)), (fan_out, fan_in)))
-            biases.append(np.zeros(fan_out))
-        else:
-            bound = 1.0 / math.sqrt(fan_in)
-            weights.append(rng.uniform(-bound, bound, (fan_out, fan_in)))
-            biases.append(rng.uniform(-bound, bound, fan_out))
-    with float64():
-        return MLP(tuple(map(jnp.asarray, weights)), tuple(map(jnp.asarray, biases)))
 
 
 class Features(eqx.Module):
@@ -136,12 +81,16 @@ class FourierFeatures(Features):
     basis: tuple[Callable[..., Any], ...] = eqx.field(static=True, default=())
     norm: Any = None
     """Factor of the waves, 1/sqrt(D) where it is not given."""
+    decays: Any = None
+    """C (D, p): waves are multiplied by exp(-C h), as if frequencies had an imaginary part. None: they are not."""
 
     def __call__(self, p: Point) -> jax.Array:
         """Evaluate psi at a point, (size,)."""
         h = self.hidden(p)
         angle = 2.0 * math.pi * (self.frequencies @ h)
         norm = 1.0 / math.sqrt(max(self.num_frequencies, 1)) if self.norm is None else self.norm
+        if self.decays is not None:
+            norm = norm * jnp.exp(-(self.decays @ h))
         parts = [norm * jnp.cos(angle), norm * jnp.sin(angle)]
         if self.enlarged:
             # The warm start W h is then exactly representable, and H_f is inside H_RFF at every D, not in the limit.
@@ -159,9 +108,11 @@ class FourierFeatures(Features):
         for start in range(0, num, width):
             some = np.asarray(self.frequencies[start : start + width])
             places = np.pad(np.arange(start, start + len(some)), (0, width - len(some)), constant_values=-1)
-            waves = np.pad(some, ((0, width - len(some)), (0, 0)))
+            padding = ((0, width - len(some)), (0, 0))
+            waves = np.pad(some, padding)
             slots = np.concatenate([places, np.where(places < 0, -1, places + num)])
-            yield FourierFeatures(self.backbone, self.domain, waves, False, (), norm), slots
+            decays = None if self.decays is None else np.pad(self.decays[start : start + width], padding)
+            yield FourierFeatures(self.backbone, self.domain, waves, False, (), norm, decays), slots
         if self.enlarged or self.basis:
             rest = FourierFeatures(self.backbone, self.domain, self.frequencies[:0], self.enlarged, self.basis)
             yield rest, 2 * num + np.arange(rest.size)

@@ -10,19 +10,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ifef.backbones import MLP, Identity, Spots
 from ifef.domain import Box
-from ifef.features import MLP, FourierFeatures, Identity
+from ifef.features import FourierFeatures
+
+_KINDS = {"mlp": MLP, "identity": Identity, "spots": Spots}
 
 
 def pack_features(features: FourierFeatures) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Settings and arrays from which `unpack_features` makes the same features."""
     backbone = features.backbone
-    kind = "mlp" if isinstance(backbone, MLP) else "identity" if isinstance(backbone, Identity) else "own"
+    kind = next((name for name, one in _KINDS.items() if isinstance(backbone, one)), "own")
     leaves = [leaf for leaf in jax.tree_util.tree_leaves(backbone) if eqx.is_array(leaf)]
     arrays = {f"backbone.{index}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
     arrays["frequencies"] = np.asarray(features.frequencies)
     domain = {name: [low, high] for name, low, high in _sides(features.domain)}
     settings = {"kind": kind, "domain": domain, "enlarged": features.enlarged, "basis": len(features.basis)}
+    if isinstance(backbone, Spots):
+        settings["bells"] = list(backbone.bells)
+    if features.decays is not None:
+        arrays["decays"] = np.asarray(features.decays)
     return settings, arrays
 
 
@@ -45,6 +52,8 @@ def unpack_features(
         backbone = MLP(tuple(leaves[:half]), tuple(leaves[half:]))
     elif settings["kind"] == "identity":
         backbone = Identity()
+    elif settings["kind"] == "spots":
+        backbone = Spots(*leaves, bells=tuple(map(bool, settings["bells"])))
     elif settings["kind"] != "own":
         raise TypeError(f"a backbone of a known kind, not {settings['kind']!r}")
     elif backbone is None:
@@ -66,4 +75,5 @@ def unpack_features(
         domain = Box(**{name: tuple(pair) for name, pair in settings["domain"].items()})
     except ValueError as error:
         raise TypeError(f"a domain that makes sense: {error}") from error
-    return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, basis)
+    decays = None if "decays" not in arrays else jnp.asarray(arrays["decays"])
+    return FourierFeatures(backbone, domain, jnp.asarray(table), enlarged, basis, None, decays)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ifef.frequencies import around, clusters, fill, thicken
+from ifef.backbones import Identity
+from ifef.frequencies import around, clusters, thicken
+from ifef.lattices import Shape, about, fill
+from ifef.localise import find_spots, localised
 from ifef.lower import LeastSquares
 from ifef.sampling import sample
 from ifef.search import candidates, locate
@@ -25,8 +29,12 @@ _PICKS_DRAWN = (8, 6, 12, 8, 24)
 
 _NEAR, _TRIED = 1e-13, 2  # held-out residual over the narrowest envelopes at which no other waves are looked for
 _WAVES_DO = 1e-12  # held-out residual at which waves alone are the answer
+_UNLIKE = 0.1  # held-out residual over a few waves beyond which the source may sit at a few spots
 _NARROW = 3e-2  # held-out residual over the narrowest envelopes beyond which the spectrum is taken for broad
 _ENVELOPES = 3  # coordinates up to which waves are given envelopes
+_RADII = (5.0, 12.0, 30.0)
+_REACHES = (1.5, 2.5)  # radii, in root mean squares of the frequencies of the waves that were found
+_OFFSET = 1.5  # distance of the waves' mean from zero, in their deviations, from which a body about it is tried
 _OBLIQUE = 3.0  # ratio of the reaches of the located waves from which a turned frame is tried
 _PAYS = 1e-9  # held-out residual of envelopes at which a broad lattice is not tried
 
@@ -56,6 +64,12 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
             if trials.columns(near) <= most:
                 thick = trials.solve(near)
                 yield thick
+        if not found and driven and thick.held_out > _UNLIKE:
+            local = None
+            for local in _at_spots(trials, None, most, going_on):
+                yield local
+            if local is not None and (local.held_out < _PAYS or not going_on(local)):
+                return
         found.append((thick.held_out, waves, energies))
         if thick.held_out < _NEAR:
             break
@@ -75,23 +89,52 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
     yield from _broad(trials, waves, energies, most, going_on)
 
 
+def _at_spots(trials: Trials, trial: Trial | None, most: int, going_on: Callable[[Trial], bool]) -> Iterator[Trial]:
+    """Trials that are fine where what `trial` leaves sits, where that is at a few spots; the best one comes last."""
+    where = find_spots(trials, trial) if trials.dimension <= _ENVELOPES else []
+    best: Trial | None = None
+    for found in localised(trials, where, most, going_on) if where else ():
+        yield found
+        best = found if best is None or found.held_out < best.held_out else best
+    if best is not None:
+        yield best
+
+
 def _broad(
     trials: Trials, waves: np.ndarray, energies: np.ndarray, most: int, going_on: Callable[[Trial], bool]
 ) -> Iterator[Trial]:
-    """Lattices in an ellipsoid along the axes and, where the waves lie in oblique directions, along those."""
-    shares = energies / energies.sum()
+    """Lattices in bodies of several kinds: a first level of each, then the best one goes on."""
+    kinds = [fill(trials, first, most, going_on) for first in shapes_of(waves, energies)]
+    begun = []
+    for index, kind in enumerate(kinds):
+        if (first := next(kind, None)) is not None:
+            yield first
+            begun.append((first.held_out, index))
+    if begun:
+        yield from kinds[min(begun)[1]]
+
+
+def shapes_of(waves: np.ndarray, energies: np.ndarray) -> list[Callable[[int], list[Shape]]]:
+    """Bodies to begin with, by kind: along the axes, along the waves' own directions, and about their mean."""
+    n, shares = waves.shape[1], energies / energies.sum()
     reach = np.sqrt(shares @ np.square(waves))
     spread, frame = np.linalg.eigh(np.einsum("n,ni,nj->ij", shares, waves, waves))
     turned = np.sqrt(np.maximum(spread, 0.0))
-    straight = fill(trials, None, reach, most, going_on)
-    if turned.max() < _OBLIQUE * max(turned.min(), 1.0) or np.max(np.abs(frame), axis=0).min() > 0.98:
-        yield from straight
-        return
-    oblique = fill(trials, frame, turned, most, going_on)
-    one, other = next(straight, None), next(oblique, None)
-    yield from (trial for trial in (one, other) if trial is not None)
-    better = other is not None and (one is None or other.held_out < one.held_out)
-    yield from oblique if better else straight
+    grid = [(r,) * n for r in _RADII] if n > 2 else list(itertools.product(_RADII, repeat=n))
+
+    def bodies(reach: np.ndarray, frame: np.ndarray | None, num: int) -> list[Shape]:
+        columns = None if frame is None else tuple(map(tuple, frame))
+        radii = [tuple(reach * factor + 6.0) for factor in _REACHES] + grid
+        return [Shape(one, num, columns) for one in radii]
+
+    kinds = [functools.partial(bodies, reach, None)]
+    if turned.max() > _OBLIQUE * max(turned.min(), 1.0) and np.max(np.abs(frame), axis=0).min() < 0.98:
+        kinds.append(functools.partial(bodies, turned, frame))
+    facing = waves * np.where(waves @ frame[:, -1] < 0, -1.0, 1.0)[:, None]  # of k and -k that in the main direction
+    mean = shares @ facing
+    if np.linalg.norm(mean) > _OFFSET * np.sqrt(np.sum(shares @ np.square(facing - mean))):
+        kinds.append(functools.partial(about, facing, energies))
+    return kinds
 
 
 def undetermined(trials: Trials, best: Trial) -> bool:
@@ -99,7 +142,8 @@ def undetermined(trials: Trials, best: Trial) -> bool:
 
     Asked in a space beside the solution's own: over the few waves of a solution even half of the conditions are enough.
     """
-    fine, coarse = response(trials, LeastSquares(), best.frequencies[:_OWN])
+    own = best.frequencies[:_OWN] if isinstance(best.features.backbone, Identity) else np.zeros((0, trials.dimension))
+    fine, coarse = response(trials, LeastSquares(), own)
     return is_undetermined(fine, coarse, growth=_GROWTH)
 
 

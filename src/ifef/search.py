@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ifef.backbones import Identity
 from ifef.calculus import Point
 from ifef.domain import Box
-from ifef.features import Features, Identity
+from ifef.features import Features
 from ifef.spectra import proposals, unsigned
 from ifef.tiles import system_of
 from ifef.trials import Trial, Trials

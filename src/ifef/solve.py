@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ifef import display
+from ifef.backbones import Spots
 from ifef.calculus import float64
 from ifef.checks import is_real
 from ifef.domain import shown
@@ -23,7 +25,7 @@ from ifef.presets import paper
 from ifef.problem import Problem
 from ifef.sampling import generator
 from ifef.solution import Solution
-from ifef.trials import Trial, Trials, point_counts
+from ifef.trials import Trial, Trials, focused, point_counts
 from ifef.verdict import restate
 
 PRESETS = ("paper", "paper-pd")
@@ -150,7 +152,7 @@ def _linear(problem: Problem, seed: int, budget: _Budget, report: Progress | Non
         try:
             for trial in bases(trials, budget.max_features, going_on):
                 if report is not None:
-                    columns = trials.columns(trial.frequencies)
+                    columns = trials.columns_of(trial.features)
                     report({"phase": "search", "held_out": trial.held_out, "num_features": columns})
                 if best is None or trial.held_out < best.held_out:
                     best, solution = trial, None
@@ -172,10 +174,13 @@ def _linear(problem: Problem, seed: int, budget: _Budget, report: Progress | Non
 
 def _final(trials: Trials, best: Trial, budget: _Budget, report: Progress | None) -> Solution:
     """Solve over the best frequencies on points of their own."""
-    problem, seed = trials.problem, trials.seed
-    points = problem.sample(point_counts(problem, trials.columns(best.frequencies), _FINAL), seed=seed + 2)
-    features = trials.features(best.frequencies)
-    solution = fit(problem, features, points, tolerance=budget.tolerance, weights=trials.weights, seed=seed)
+    problem, seed, features = trials.problem, trials.seed, best.features
+    counts = point_counts(problem, trials.columns_of(features), _FINAL)
+    points = focused(problem, counts, features.backbone, seed + 2)
+    options: dict[str, Any] = {"tolerance": budget.tolerance, "weights": trials.weights, "seed": seed}
+    if isinstance(features.backbone, Spots):  # small: it takes many points to hit them
+        options["held_out"] = problem.sample({k: 2 * n for k, n in counts.items()}, sampler="uniform", seed=seed + 3)
+    solution = fit(problem, features, points, **options)
     restate(solution, budget.tolerance, undetermined=undetermined(trials, best))
     _show(report, solution)
     return solution

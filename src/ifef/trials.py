@@ -5,13 +5,18 @@ Frequencies are angular here and act on inputs in [-1, 1]; a side of the box hol
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ifef.assembly import Data, make_data
-from ifef.features import FourierFeatures, fourier_features
+from ifef.backbones import Spots
+from ifef.domain import Face
+from ifef.features import FourierFeatures, fourier_features, unknown_sizes
 from ifef.lower import LeastSquares
 from ifef.problem import Problem
 from ifef.sampling import generator
@@ -19,16 +24,22 @@ from ifef.scales import condition_scales
 from ifef.tiles import rows_of, system_of
 
 _SPREAD = 64  # frequencies that typical rows are measured with
+_UNIFORM = 2.0  # uniform held-out points, in parts of the training points, where a spot is small
 _OVERSAMPLING = 2.6  # rows a column; with 1.3 one to two orders of accuracy are lost
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Angular frequencies (D, dim) and what the solution over them left on held-out points, relative to zero's."""
+    """Features, the solution over them, and what it left on held-out points, relative to zero's."""
 
-    frequencies: np.ndarray
+    features: FourierFeatures
     theta: np.ndarray
     held_out: float
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Angular frequencies (D, p), as they act on the hidden layer."""
+        return 2.0 * np.pi * np.asarray(self.features.frequencies)
 
     @property
     def norm(self) -> float:
@@ -51,6 +62,23 @@ def point_counts(problem: Problem, columns: int, oversampling: float = _OVERSAMP
     return counts
 
 
+def focused(problem: Problem, counts: Mapping[str, int], backbone: Any, seed: int) -> dict[str, np.ndarray]:
+    """Points by condition; half of those inside and on faces near to the spots of the backbone, where it has any."""
+    if not isinstance(backbone, Spots):
+        return problem.sample(dict(counts), seed=seed)
+    near = [max(count // (2 * len(backbone.bells)), 1) for count in counts.values()]
+    points = problem.sample({key: max(count // 2, 1) for key, count in counts.items()}, seed=seed)
+    low, high = np.array(problem.domain.lows), np.array(problem.domain.highs)
+    rng = generator(seed, "spots")
+    for (key, condition), num in zip(problem.conditions.items(), near, strict=True):
+        faces = [piece for piece in condition.region.pieces if isinstance(piece, Face) and piece.dimension > 0]
+        for index, face in itertools.product(range(len(backbone.bells)), faces):
+            unit = 0.5 * (backbone.draw(index, max(num // len(faces), 1), rng) + 1.0)
+            free = [problem.domain.names.index(name) for name in face.free]
+            points[key] = np.concatenate([points[key], np.clip(face.place(unit[:, free]), low, high)])
+    return points
+
+
 class Trials:
     """Solves under one set of weights, so that their held-out residuals compare."""
 
@@ -71,6 +99,10 @@ class Trials:
     def columns(self, angular: np.ndarray) -> int:
         """Number of columns that these frequencies make."""
         return self.waves(len(angular)).size + len(self.constants(len(angular)))
+
+    def columns_of(self, features: FourierFeatures) -> int:
+        """Number of columns that these features make."""
+        return sum(unknown_sizes(features, self.problem.unknowns))
 
     def waves(self, num: int, parts: int = 2) -> np.ndarray:
         """Columns of `num` waves, (components, parts, num): cosine and sine, by real component of the unknowns."""
@@ -111,22 +143,27 @@ class Trials:
         factors = {key: temper if key in data.equations else 1.0 for key in data.points}
         return {key: factor * math.sqrt(self.weights[key] / data.count(key)) for key, factor in factors.items()}
 
-    def points(self, columns: int) -> tuple[Data, Data]:
-        """Points to solve on and to judge on."""
+    def points(self, columns: int, backbone: Any = None) -> tuple[Data, Data]:
+        """Points to solve on and to judge on; where the backbone has spots, half of the former are near to them."""
         counts = point_counts(self.problem, columns)
-        fewer = {key: max(count // 3, 30) for key, count in counts.items()}
+        part = _UNIFORM if isinstance(backbone, Spots) else 1 / 3
+        fewer = {key: max(int(count * part), 30) for key, count in counts.items()}
         return (
-            make_data(self.problem, self.problem.sample(counts, seed=self.seed)),
+            make_data(self.problem, focused(self.problem, counts, backbone, self.seed)),
             make_data(self.problem, self.problem.sample(fewer, sampler="uniform", seed=self.seed + 1)),
         )
 
     def solve(self, angular: np.ndarray) -> Trial:
-        """Solve with these frequencies, and judge on held-out points."""
-        train, held = self.points(self.columns(angular))
-        features, lower = self.features(angular), LeastSquares()
+        """Solve with these frequencies of the inputs, and judge on held-out points."""
+        return self.solve_over(self.features(angular))
+
+    def solve_over(self, features: FourierFeatures) -> Trial:
+        """Solve over any features, and judge on held-out points."""
+        train, held = self.points(self.columns_of(features), features.backbone)
+        lower = LeastSquares()
         summary = lower.first(system_of(features, train, self.scales(train)))
         theta = np.asarray(lower.finish(summary).theta)
-        return Trial(angular, theta, self.judge(features, theta, held))
+        return Trial(features, theta, self.judge(features, theta, held))
 
     def judge(self, features: FourierFeatures, theta: np.ndarray, held: Data) -> float:
         """Held-out residual, relative to that of zero."""
@@ -135,10 +172,14 @@ class Trials:
         left = float(np.linalg.norm(rows[:, :-1] @ theta - rows[:, -1]))
         return left / float(size) if size > 0 else left
 
+    def energies(self, trial: Trial) -> np.ndarray:
+        """Squared amplitudes by frequency of the inputs."""
+        return np.sum(np.square(trial.theta[self.waves(len(trial.frequencies))]), axis=(0, 1))
+
     def left(self, key: str, points: np.ndarray, trial: Trial | None) -> np.ndarray:
         """Target - operator(u) of one condition at points (n, dim), complex where the rows are."""
         data = make_data(self.problem, {key: points})
         none = np.zeros((1, self.dimension))
-        rows = rows_of(self.features(none if trial is None else trial.frequencies), data, key)
+        rows = rows_of(self.features(none) if trial is None else trial.features, data, key)
         values = rows[:, -1] if trial is None else rows[:, -1] - rows[:, :-1] @ trial.theta
         return values[::2] + 1j * values[1::2] if len(values) == 2 * len(points) else values
