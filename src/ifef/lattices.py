@@ -140,6 +140,8 @@ _FACTORS = {300: (1.6, 1.25), 600: (1.25,), 1200: (1.25,), 2400: (1.15,), 3200: 
 """Columns of each level, and factors of the moves that are tried there."""
 
 _MOVES = {300: 14, 600: 8, 1200: 4, 2400: 2, 3200: 1}
+_FAST = 0.01  # part of the last level's held-out residual that is good enough to go up another level
+_SURE = 2  # shapes that are tried of many columns when few have shown nothing: those of the waves' own reach
 _BLIND = 0.5  # held-out residual beyond which a level tells shapes from each other by chance
 _EQUAL = 2.0  # per-axis radii have to beat equal ones by this: they fit the points rather than the solution
 
@@ -153,6 +155,8 @@ def fill(
 ) -> Iterator[Trial]:
     """Widen a body of frequencies, found by held-out residual, level by level; each level's best trial.
 
+    Where a level lowers the residual fast, as far as it was tried, the next one is worth more than tuning it.
+
     `first` makes the shapes to begin with, of a number of frequencies; later levels scale up the best one.
     """
     best: tuple[Shape, Trial] | None = None
@@ -161,16 +165,20 @@ def fill(
         if columns > most or (best is not None and not going_on(best[1])):
             return
         num = max(columns // alone, 8)
-        shapes = first(num) if best is None else _grown(num, best)
-        if best is not None and best[0].centre is not None and columns <= _REFITTED:
-            shapes += about(best[1].frequencies, trials.energies(best[1]), num)
-        found = _tuned(trials, shapes, columns, going_on)
+        before = math.inf if best is None else best[1].held_out
+        if best is None or before > _BLIND:  # nothing to learn from yet
+            shapes = first(num) if columns < 1200 else first(num)[:_SURE]
+        else:
+            shapes = _grown(num, best)
+            if best[0].centre is not None and columns <= _REFITTED:
+                shapes += about(best[1].frequencies, trials.energies(best[1]), num)
+        found = _tuned(trials, shapes, columns, lambda trial, least=before: trial.held_out > _FAST * least)
         if found is None:
             continue
         yield found[1]
-        if best is not None and found[1].held_out > HELPS * best[1].held_out and columns > 1200:
+        if before < _BLIND and found[1].held_out > HELPS * before and columns > 1200:
             return
-        if best is None or found[1].held_out < best[1].held_out:
+        if found[1].held_out < before:
             best = found
 
 
@@ -192,7 +200,12 @@ def _tuned(
     trials: Solver, shapes: list[Shape], columns: int, going_on: Callable[[Trial], bool]
 ) -> tuple[Shape, Trial] | None:
     """Best of the shapes, moved along one axis or all at once while that lowers the held-out residual."""
-    tried = [(shape, found) for shape in shapes if (found := _solved(trials, shape)) is not None]
+    tried = []
+    for shape in shapes:
+        if (found := _solved(trials, shape)) is not None:
+            tried.append((shape, found))
+            if not going_on(found):
+                break
     if not tried:
         return None
 

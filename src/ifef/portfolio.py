@@ -35,6 +35,7 @@ _ENVELOPES = 3  # coordinates up to which waves are given envelopes
 _RADII = (5.0, 12.0, 30.0)
 _REACHES = (1.5, 2.5)  # radii, in root mean squares of the frequencies of the waves that were found
 _OFFSET = 1.5  # distance of the waves' mean from zero, in their deviations, from which a body about it is tried
+_APART, _KINDS = 3.0, 5  # distance of means from which bodies about them are two, and kinds of bodies in all
 _OBLIQUE = 3.0  # ratio of the reaches of the located waves from which a turned frame is tried
 _PAYS = 1e-9  # held-out residual of envelopes at which a broad lattice is not tried
 
@@ -85,8 +86,7 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
                 return
         if least < _PAYS:
             return
-    _, waves, energies = found[0]
-    yield from _broad(trials, waves, energies, most, going_on)
+    yield from _broad(trials, [one[1:] for one in found], most, going_on)
 
 
 def _at_spots(trials: Trials, trial: Trial | None, most: int, going_on: Callable[[Trial], bool]) -> Iterator[Trial]:
@@ -101,10 +101,10 @@ def _at_spots(trials: Trials, trial: Trial | None, most: int, going_on: Callable
 
 
 def _broad(
-    trials: Trials, waves: np.ndarray, energies: np.ndarray, most: int, going_on: Callable[[Trial], bool]
+    trials: Trials, found: list[tuple[np.ndarray, np.ndarray]], most: int, going_on: Callable[[Trial], bool]
 ) -> Iterator[Trial]:
     """Lattices in bodies of several kinds: a first level of each, then the best one goes on."""
-    kinds = [fill(trials, first, most, going_on) for first in shapes_of(waves, energies)]
+    kinds = [fill(trials, first, most, going_on) for first in shapes_of(found)]
     begun = []
     for index, kind in enumerate(kinds):
         if (first := next(kind, None)) is not None:
@@ -114,8 +114,9 @@ def _broad(
         yield from kinds[min(begun)[1]]
 
 
-def shapes_of(waves: np.ndarray, energies: np.ndarray) -> list[Callable[[int], list[Shape]]]:
+def shapes_of(found: list[tuple[np.ndarray, np.ndarray]]) -> list[Callable[[int], list[Shape]]]:
     """Bodies to begin with, by kind: along the axes, along the waves' own directions, and about their mean."""
+    waves, energies = found[0]
     n, shares = waves.shape[1], energies / energies.sum()
     reach = np.sqrt(shares @ np.square(waves))
     spread, frame = np.linalg.eigh(np.einsum("n,ni,nj->ij", shares, waves, waves))
@@ -130,11 +131,23 @@ def shapes_of(waves: np.ndarray, energies: np.ndarray) -> list[Callable[[int], l
     kinds = [functools.partial(bodies, reach, None)]
     if turned.max() > _OBLIQUE * max(turned.min(), 1.0) and np.max(np.abs(frame), axis=0).min() < 0.98:
         kinds.append(functools.partial(bodies, turned, frame))
-    facing = waves * np.where(waves @ frame[:, -1] < 0, -1.0, 1.0)[:, None]  # of k and -k that in the main direction
+    means: list[np.ndarray] = []
+    for waves, energies in found:  # what is picked otherwise lies elsewhere
+        mean, facing = _mean(waves, energies)
+        if mean is not None and min((np.linalg.norm(mean - one) for one in means), default=np.inf) > _APART:
+            means.append(mean)
+            kinds.append(functools.partial(about, facing, energies))
+    return kinds[:_KINDS]
+
+
+def _mean(waves: np.ndarray, energies: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Mean of the waves, each of k and -k turned to the main direction, where it is off zero; and those."""
+    shares = energies / energies.sum()
+    main = np.linalg.eigh(np.einsum("n,ni,nj->ij", shares, waves, waves))[1][:, -1]
+    facing = waves * np.where(waves @ main < 0, -1.0, 1.0)[:, None]
     mean = shares @ facing
-    if np.linalg.norm(mean) > _OFFSET * np.sqrt(np.sum(shares @ np.square(facing - mean))):
-        kinds.append(functools.partial(about, facing, energies))
-    return kinds
+    off = np.linalg.norm(mean) > _OFFSET * np.sqrt(np.sum(shares @ np.square(facing - mean)))
+    return (mean if off else None), facing
 
 
 def undetermined(trials: Trials, best: Trial) -> bool:
