@@ -235,6 +235,24 @@ def best(runs: list[dict[str, Any]], case: str, seed: int, *methods: str) -> dic
     return min(chosen, key=lambda run: run["held_out"])
 
 
+def verdict(runs: list[dict[str, Any]]) -> None:
+    """Print the best of each method, and hold the claim to it."""
+    for case, seed in sorted({(run["case"], run["seed"]) for run in runs}):
+        methods = sorted({run["method"] for run in runs if run["case"] == case})
+        rivals = [best(runs, case, seed, method) for method in methods]
+        print(
+            f"{case} seed {seed}:", *(f"{r['method']} {r['held_out']:.0e} {r['error']:.0e}" for r in rivals), sep="  "
+        )
+        if case in WON:
+            untrained, trained = best(runs, case, seed, *UNTRAINED), best(runs, case, seed, "trained")
+            assert trained["held_out"] < 0.1 * untrained["held_out"]
+            assert trained["error"] < 0.1 * untrained["error"]
+            searches = [
+                run for run in runs if (run["case"], run["seed"]) == (case, seed) and run["method"] in UNTRAINED
+            ]
+            assert trained["seconds"] < max(run["seconds"] for run in searches)
+
+
 def main(words: list[str]) -> None:
     """Measure the cases and methods named, keep what is stored of the others, and hold the claim to all of them."""
     path = RESULTS / "trained-backbone.json"
@@ -246,16 +264,7 @@ def main(words: list[str]) -> None:
                 again = {(run["case"], run["method"], run["seed"]) for run in fresh}
                 runs = [run for run in runs if (run["case"], run["method"], run["seed"]) not in again] + fresh
                 store("trained-backbone", CLAIM, runs, quiet=True)
-    for case, seed in sorted({(run["case"], run["seed"]) for run in runs}):
-        methods = sorted({run["method"] for run in runs if run["case"] == case})
-        rivals = [best(runs, case, seed, method) for method in methods]
-        print(
-            f"{case} seed {seed}:", *(f"{r['method']} {r['held_out']:.0e} {r['error']:.0e}" for r in rivals), sep="  "
-        )
-        if case in WON:
-            untrained, trained = best(runs, case, seed, *UNTRAINED), best(runs, case, seed, "trained")
-            assert trained["held_out"] < 0.1 * untrained["held_out"]
-            assert trained["error"] < 0.1 * untrained["error"]
+    verdict(runs)
 
 
 if __name__ == "__main__":
