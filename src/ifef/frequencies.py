@@ -24,6 +24,7 @@ _STRONG = 1e-12  # energy of a wave, relative to the strongest, below which it g
 _COUNTS = (5, 8, 11, 14, 17, 21)  # points of the lattice across an envelope
 HELPS = 0.7  # a wider lattice has to lower the held-out residual to this part of it
 _DONE = 3e-14
+_MANY, _SLOW = 1000, 1e-6  # columns at which envelopes that leave more than this are given up
 
 
 def around(centres: np.ndarray, counts: tuple[int, ...], period: float = NEAR) -> np.ndarray:
@@ -68,6 +69,8 @@ def thicken(
     centres = _needed(trials, best, centres)
     axes = [[int(index == axis) for index in range(trials.dimension)] for axis in range(trials.dimension)]
     while best.held_out > _DONE and going_on(best):
+        if trials.columns_of(best.features) > _MANY and best.held_out > _SLOW:
+            break  # no envelopes of a few waves: a broad spectrum takes fewer columns
         for moves in (axes, [[1] * trials.dimension]):  # one axis at a time, or all where no single one pays
             wider = []
             for move in moves:

@@ -130,18 +130,27 @@ def about(waves: np.ndarray, energies: np.ndarray, num: int) -> list[Shape]:
     mean = shares @ waves
     variances, frame = np.linalg.eigh(np.einsum("n,ni,nj->ij", shares, waves - mean, waves - mean))
     spread, columns = np.sqrt(np.maximum(variances, 0.0)), tuple(map(tuple, frame))
-    boxes = [Shape(tuple(spread * f + m), num, columns, math.inf, tuple(mean)) for f, m in _AROUND]
-    return boxes + [replace(box, even=True) for box in boxes]
+    boxes = []
+    for factor, more in _AROUND:
+        box = Shape(tuple(spread * factor + more), num, columns, math.inf, tuple(mean))
+        most = num * (math.pi / _TIGHT) ** len(mean) / box.volume()  # of the volume, for these to be near enough
+        shrunk = min(most, 1.0) ** (1.0 / len(mean))
+        box = replace(box, radii=tuple(r * shrunk for r in box.radii))
+        boxes += [box, replace(box, even=True)]
+    return boxes
 
 
 _AROUND = ((1.7, 3.0), (1.7, 6.0), (2.2, 6.0))  # radii of boxes in deviations, and more
+_TIGHT = 1.1  # least period of a box, on an average over its axes
+_TRUSTED = 1e4  # size of the amplitudes up to which they are no cancelling ones
 _REFITTED = 1200  # columns up to which the amplitudes of one level say where the next one's box is
 _FACTORS = {300: (1.6, 1.25), 600: (1.25,), 1200: (1.25,), 2400: (1.15,), 3200: (1.15,)}
 """Columns of each level, and factors of the moves that are tried there."""
 
 _MOVES = {300: 14, 600: 8, 1200: 4, 2400: 2, 3200: 1}
+_ENOUGH = 2e-12  # held-out residual at which the next level would cost more than the digit that it may gain
 _FAST = 0.01  # part of the last level's held-out residual that is good enough to go up another level
-_SURE = 2  # shapes that are tried of many columns when few have shown nothing: those of the waves' own reach
+_SURE = 3  # shapes that are tried of many columns when few have shown nothing: those of the waves' own reach
 _BLIND = 0.5  # held-out residual beyond which a level tells shapes from each other by chance
 _EQUAL = 2.0  # per-axis radii have to beat equal ones by this: they fit the points rather than the solution
 
@@ -162,7 +171,7 @@ def fill(
     best: tuple[Shape, Trial] | None = None
     alone = trials.columns(np.zeros((1, trials.dimension)))
     for columns in levels:
-        if columns > most or (best is not None and not going_on(best[1])):
+        if columns > most or (best is not None and (best[1].held_out < _ENOUGH or not going_on(best[1]))):
             return
         num = max(columns // alone, 8)
         before = math.inf if best is None else best[1].held_out
@@ -170,11 +179,16 @@ def fill(
             shapes = first(num) if columns < 1200 else first(num)[:_SURE]
         else:
             shapes = _grown(num, best)
-            if best[0].centre is not None and columns <= _REFITTED:
-                shapes += about(best[1].frequencies, trials.energies(best[1]), num)
-        found = _tuned(trials, shapes, columns, lambda trial, least=before: trial.held_out > _FAST * least)
+
+        def poor(trial: Trial, fast: float = _FAST * min(before, 1.0)) -> bool:
+            return trial.held_out > fast and going_on(trial)
+
+        found = _tuned(trials, shapes, columns, poor)
         if found is None:
             continue
+        if found[0].centre is not None and columns <= _REFITTED and found[1].norm < _TRUSTED and poor(found[1]):
+            better = _tuned(trials, about(found[1].frequencies, trials.energies(found[1]), num), columns, poor)
+            found = better if better is not None and better[1].held_out < found[1].held_out else found
         yield found[1]
         if before < _BLIND and found[1].held_out > HELPS * before and columns > 1200:
             return

@@ -34,10 +34,11 @@ _NARROW = 3e-2  # held-out residual over the narrowest envelopes beyond which th
 _ENVELOPES = 3  # coordinates up to which waves are given envelopes
 _RADII = (5.0, 12.0, 30.0)
 _REACHES = (1.5, 2.5)  # radii, in root mean squares of the frequencies of the waves that were found
+_RING = 1.05  # radius, in root mean squares of their lengths, of a ball: where waves have one length in all directions
 _OFFSET = 1.5  # distance of the waves' mean from zero, in their deviations, from which a body about it is tried
 _APART, _KINDS = 3.0, 5  # distance of means from which bodies about them are two, and kinds of bodies in all
 _OBLIQUE = 3.0  # ratio of the reaches of the located waves from which a turned frame is tried
-_PAYS = 1e-9  # held-out residual of envelopes at which a broad lattice is not tried
+_PAYS = 1e-11  # held-out residual of envelopes at which a broad lattice is not tried
 
 _SMOOTH = {1: 14, 2: 11, 3: 6}  # points across the lattice of smooth functions, by dimension
 _GROWTH = 8.0  # of the response there from fewer to more columns: up to 4 where the conditions do, from 27 where not
@@ -125,7 +126,8 @@ def shapes_of(found: list[tuple[np.ndarray, np.ndarray]]) -> list[Callable[[int]
 
     def bodies(reach: np.ndarray, frame: np.ndarray | None, num: int) -> list[Shape]:
         columns = None if frame is None else tuple(map(tuple, frame))
-        radii = [tuple(reach * factor + 6.0) for factor in _REACHES] + grid
+        ring = (_RING * np.linalg.norm(reach) + 6.0,) * n
+        radii = [ring, *(tuple(reach * factor + 6.0) for factor in _REACHES), *grid]
         return [Shape(one, num, columns) for one in radii]
 
     kinds = [functools.partial(bodies, reach, None)]
