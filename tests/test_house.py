@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 # fmt: off
 ROOMS = (
     "calculus", "domain", "sampling", "backbones", "checks", "problem", "features", "assembly", "tiles", "scales",
-    "lower", "theta", "trials", "spectra", "search", "frequencies", "lattices", "localise", "upper", "metrics",
-    "storage", "export", "plots", "packing", "solution", "verdict", "portfolio", "journal", "training", "fit",
-    "presets", "display", "solve", "problems", "paper", "runs", "cli",
+    "lower", "theta", "judged", "trials", "spectra", "search", "frequencies", "lattices", "localise", "upper",
+    "metrics", "storage", "export", "plots", "packing", "diagnosis", "solution", "verdict", "portfolio", "journal",
+    "training", "arguments", "fit", "presets", "display", "solve", "problems", "paper", "runs", "cli",
 )
 # fmt: on
 FRONT_DOOR = ("__init__", "__main__", "cli")  # these see the whole house

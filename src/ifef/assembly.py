@@ -17,15 +17,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef.calculus import float64
+from ifef.calculus import precision
 from ifef.checks import columns
+from ifef.domain import Box
 from ifef.features import Features, make_fields, unknown_sizes
 from ifef.problem import Problem
+from ifef.sampling import generator
 
 CHUNK = 256
 """Points differentiated at once on a CPU: derivatives of all features live only for one chunk."""
 
 _UNKNOWN_MEMORY = 2**33  # bytes, on a machine that does not say
+_FARTHEST = 2.0  # units of rounding that points are moved by
 _WIDE = 4096  # on an accelerator, where a small chunk leaves most of it idle
 
 
@@ -45,19 +48,65 @@ class Data(eqx.Module):
         """Return the number of real rows of a condition: a complex one has two a point."""
         return self.points[key].shape[0] * (2 if jnp.iscomplexobj(self.targets[key]) else 1)
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Precision of the points, in which rows are made and factored."""
+        return np.dtype(next(iter(self.points.values())).dtype)
 
-def make_data(problem: Problem, points: Mapping[str, np.ndarray]) -> Data:
-    """Evaluate the targets, outside of tracing, and move everything to the device in float64."""
-    targets = problem.targets(points)
+
+def make_data(
+    problem: Problem, points: Mapping[str, np.ndarray], dtype: Any = "float64", *, moved: bool = False
+) -> Data:
+    """Evaluate the targets, outside of tracing, and move everything to the device in `dtype`.
+
+    Targets are taken in float64 at the points as rounded: else they would belong to other points than the rows.
+    `moved` shifts the points by about a unit of rounding: exact numbers stay the same, and all of them round otherwise.
+    """
+    points = {key: np.asarray(rows, dtype=np.float64) for key, rows in points.items()}
+    if moved:
+        points = {key: _moved(rows, problem.domain, dtype) for key, rows in points.items()}
+    points = {key: _representable(rows, problem.domain, dtype) for key, rows in points.items()}
+    targets = problem.targets({key: rows.astype(np.float64) for key, rows in points.items()})
     complex_rows = any(unknown.complex for unknown in problem.unknowns)
-    with float64():
+    with precision(dtype):
         return Data(
             (problem.domain, problem.unknowns),
             tuple(key for key, condition in problem.conditions.items() if condition.is_equation),
-            {key: _traced(problem.conditions[key].operator) for key in points},
+            {key: cast(_traced(problem.conditions[key].operator), dtype) for key in points},
             {key: jnp.asarray(rows) for key, rows in points.items()},
             {key: jnp.asarray(values, dtype=complex if complex_rows else None) for key, values in targets.items()},
         )
+
+
+def _representable(rows: np.ndarray, domain: Box, dtype: Any) -> np.ndarray:
+    """Round points to `dtype`, never out of the box: a target may be defined on this side of a face only."""
+    near = rows.astype(dtype)
+    if near.dtype == np.float64:
+        return near
+    low, high = np.minimum(rows, domain.lows), np.maximum(rows, domain.highs)
+    near = np.where(near < low, np.nextafter(near, np.inf, dtype=dtype), near)
+    return np.where(near > high, np.nextafter(near, -np.inf, dtype=dtype), near)
+
+
+def _moved(rows: np.ndarray, domain: Box, dtype: Any) -> np.ndarray:
+    """Move points along the coordinates in which they are not on a face; not out of the box."""
+    lows, highs = np.array(domain.lows), np.array(domain.highs)
+    unit = float(np.finfo(dtype).eps) * np.maximum(np.abs(lows), np.abs(highs))
+    shifts = generator(0, "rounding").uniform(-_FARTHEST, _FARTHEST, rows.shape) * unit
+    inside = (rows > lows) & (rows < highs)
+    return np.where(inside, np.clip(rows + shifts, lows, highs), rows)
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """Take the floating-point arrays of a tree to float32 or float64, complex ones to as many digits."""
+
+    def one(leaf: Any) -> Any:
+        if not (eqx.is_inexact_array(leaf) or isinstance(leaf, np.inexact)):
+            return leaf
+        return jnp.asarray(np.asarray(leaf, np.result_type(dtype, np.complex64) if jnp.iscomplexobj(leaf) else dtype))
+
+    with precision(dtype):
+        return jax.tree_util.tree_map(one, tree)
 
 
 def _traced(operator: Any) -> Any:
@@ -173,19 +222,22 @@ def available_memory() -> int:
     return _UNKNOWN_MEMORY
 
 
-def plan_block(rows: int, columns: int, memory: int) -> int | None:
-    """Rows to assemble at once: None for all of them; refuses what cannot fit, with the numbers and a way out."""
-    matrix = 8 * (rows + 1) * (columns + 1)
-    summary = 8 * (columns + 1) ** 2
+def plan_block(rows: int, columns: int, memory: int, size: int = 8) -> int | None:
+    """Rows to assemble at once: None for all of them; refuses what cannot fit, with the numbers and a way out.
+
+    `size` is that of a number in bytes.
+    """
+    matrix = size * (rows + 1) * (columns + 1)
+    summary = size * (columns + 1) ** 2
     if 3 * matrix <= memory or rows <= columns + 1:
         if 3 * matrix > memory:
             raise ValueError(_too_much(rows, columns, 3 * matrix, memory))
         return None
     # Beside the block itself stand the old and the new triangle and the factorisation's copy of both.
     room = memory - 5 * summary
-    block = room // (3 * 8 * (columns + 1))
+    block = room // (3 * size * (columns + 1))
     if block < 256:
-        raise ValueError(_too_much(rows, columns, 5 * summary + 3 * 256 * 8 * (columns + 1), memory))
+        raise ValueError(_too_much(rows, columns, 5 * summary + 3 * 256 * size * (columns + 1), memory))
     return int(block)
 
 

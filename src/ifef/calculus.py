@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Point = Any
 """A named tuple of coordinates (see `ifef.domain.point_type`): `p.x`, `p._replace(x=p.x + 1)`."""
@@ -17,10 +18,15 @@ Field = Callable[[Point], Any]
 
 
 @contextlib.contextmanager
-def float64() -> Iterator[None]:
-    """Compute in float64 and at full matrix-product precision, and leave the caller's JAX settings as they were."""
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+def precision(dtype: Any) -> Iterator[None]:
+    """Compute in float64 or float32 and at full matrix-product precision, and leave the caller's JAX settings alone."""
+    with jax.enable_x64(np.dtype(dtype) == np.float64), jax.default_matmul_precision("highest"):
         yield
+
+
+def float64() -> contextlib.AbstractContextManager[None]:
+    """Compute in float64."""
+    return precision("float64")
 
 
 def _along(field: Field, name: str) -> Field:

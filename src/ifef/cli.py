@@ -159,6 +159,7 @@ def solve(
     max_seconds: float | None = None,
     preset: Literal["paper", "paper-pd"] | None = None,
     epochs: _Whole | None = None,
+    dtype: Literal["float64", "float32"] = "float64",
     out: Path = Path("runs"),
     plot: bool = True,
     quiet: _Switch = False,
@@ -178,6 +179,7 @@ def solve(
         max_seconds: Most seconds that it may take.
         preset: The paper's own algorithm and numbers, with fixed or primal-dual weights.
         epochs: Shortens the stages of a preset to this many epochs.
+        dtype: Precision of rows and factorisations; float32 is for machines without a fast float64.
         out: Folder for runs.
         plot: Draw figures.
         quiet: No display; print the run's folder only.
@@ -186,7 +188,7 @@ def solve(
 
     def work(announce: runs.Announce) -> runs.Outcome:
         source = runs.find_source(problem)
-        config = runs.configure(source, seed=seed, preset=preset, epochs=epochs, **options)
+        config = runs.configure(source, seed=seed, preset=preset, epochs=epochs, dtype=dtype, **options)
         return runs.start(source, config, root=out, command=sys.argv, progress=not quiet, announce=announce)
 
     return _carried_out(work, quiet)

@@ -12,10 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ifef.arguments import check_numbers, checked_dtype, checked_lower, checked_points, checked_weights
 from ifef.assembly import (
     CHUNK,
     Data,
     available_memory,
+    cast,
     condition_rows,
     make_data,
     num_columns,
@@ -24,12 +26,12 @@ from ifef.assembly import (
     residuals,
     row_blocks,
 )
-from ifef.calculus import float64
-from ifef.checks import describe, is_real
-from ifef.domain import Box, Face, real_array, shown
+from ifef.calculus import precision
+from ifef.checks import describe
+from ifef.domain import Box, shown
 from ifef.features import FourierFeatures
 from ifef.journal import Journal, Progress, fingerprint
-from ifef.lower import AbstractLower, GaussNewton, LeastSquares, LowerResult
+from ifef.lower import AbstractLower, LowerResult
 from ifef.packing import pack_features
 from ifef.problem import Problem
 from ifef.sampling import generator
@@ -38,7 +40,7 @@ from ifef.solution import Solution
 from ifef.theta import solve_lower
 from ifef.training import Job, train
 from ifef.upper import Training, split
-from ifef.verdict import judge
+from ifef.verdict import Answer, judge
 
 _MARKED = 16  # points at which operators are told from others, for a checkpoint
 
@@ -63,6 +65,7 @@ def fit(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
+    dtype: str = "float64",
 ) -> Solution:
     """Solve with given features and points: Algorithm 1, or 2 where the rows depend on theta.
 
@@ -71,31 +74,67 @@ def fit(
     condition, by default the inverse squares of the conditions' scales. `held_out` points judge the answer and are
     drawn where not given. A `checkpoint` file that exists is continued; a run that was killed ends bit-identical.
     `memory` is in bytes, by default most of what is free. After `max_seconds` training stops where it is.
+    `dtype="float32"` makes and factors the rows in float32, twice, to see what rounding does.
     """
     started = time.perf_counter()
     _check(problem, features, seed, progress, {"upper": upper, "pretraining": pretraining})
-    _check_numbers(tolerance=tolerance, memory=memory, max_seconds=max_seconds, checkpoint_seconds=checkpoint_seconds)
-    lower = _checked_lower(problem, lower, upper)
-    rows = checked_points(problem, points, "points")
-    judged = _held_out_points(problem, rows, seed) if held_out is None else held_out
-    judged = checked_points(problem, judged, "held_out")
-    data, held = make_data(problem, rows), make_data(problem, judged)
+    check_numbers(tolerance=tolerance, memory=memory, max_seconds=max_seconds, checkpoint_seconds=checkpoint_seconds)
+    lower, dtype = checked_lower(problem, lower, upper), checked_dtype(dtype, "fit")
+    data, held = _data(problem, points, held_out, seed, dtype)
     # Numbers that go wrong are refused with their point, or are a status: not a warning of NumPy's.
-    with float64(), np.errstate(all="ignore"):
-        used = _checked_weights(problem, weights, condition_scales(features, data) if weights is None else {})
+    with precision(dtype), np.errstate(all="ignore"):
+        # By data in float64: in float32 a target that vanishes does so to rounding only.
+        used = _weights(problem, weights, features, data if dtype == "float64" else held[-1])
+        features = features if dtype == "float64" else cast(features, dtype)
         block = _planned(features, data, memory, upper)
-        phases = [lower, pretraining, upper]
-        mark = "" if checkpoint is None else _mark(problem, features, data, seed, used, phases)
+        mark = "" if checkpoint is None else _mark(problem, features, data, seed, used, [lower, pretraining, upper])
         journal = Journal(mark, progress, checkpoint, checkpoint_seconds, max_seconds)
-        job = Job(data, held, used, journal, jax.random.key(seed))
+        job = Job(data, held[0], used, journal, jax.random.key(seed))
         features, stopped = train(features, pretraining, upper, lower, job)
-        solved = solve_lower(lower, features, data, used, block=block)
-        report, left = judge(features, problem, lower, solved, (data, held), used, tolerance)
-        _refuse_undefined(problem, features, data, solved[0], left)
+        answer = _solved(problem, lower, features, data, used, block)
+        report, left = judge(problem, answer, data, held, used, tolerance)
+        _refuse_undefined(problem, features, data, answer.result, left)
     report["stats"]["seconds"] = time.perf_counter() - started
     _note_stop(report, stopped)
     extras = {"report": report, "held_out": left, "history": journal.history, "problem": problem}
-    return Solution(features, problem.unknowns, np.asarray(solved[0].theta), **extras)
+    return Solution(answer.features, problem.unknowns, answer.theta, **extras)
+
+
+def _data(
+    problem: Problem, points: Mapping[str, Any], held_out: Mapping[str, Any] | None, seed: int, dtype: str
+) -> tuple[Data, tuple[Data, Data, Data]]:
+    """Data to solve on, and to judge on: in this precision, moved, and in float64."""
+    rows = checked_points(problem, points, "points")
+    judged = _held_out_points(problem, rows, seed) if held_out is None else held_out
+    judged = checked_points(problem, judged, "held_out")
+    held, moved = (make_data(problem, judged, dtype, moved=one) for one in (False, True))
+    exact = held if dtype == "float64" else make_data(problem, judged)
+    return make_data(problem, rows, dtype), (held, moved, exact)
+
+
+def _weights(
+    problem: Problem, weights: Mapping[str, float] | None, features: FourierFeatures, data: Data
+) -> dict[str, float]:
+    """Give the weights by condition: the given ones, or those that follow from its scale."""
+    return checked_weights(problem, weights, condition_scales(features, data) if weights is None else {})
+
+
+def _solved(
+    problem: Problem,
+    lower: AbstractLower,
+    features: FourierFeatures,
+    data: Data,
+    weights: Mapping[str, float],
+    block: int | None,
+) -> Answer:
+    """Solve; in float32 once more where everything rounds otherwise."""
+    result, summary = solve_lower(lower, features, data, weights, block=block)
+    if data.dtype == np.float64:
+        return Answer(features, lower, result, summary)
+    moved = make_data(problem, {key: np.asarray(rows) for key, rows in data.points.items()}, data.dtype, moved=True)
+    again, _ = solve_lower(lower, features, moved, weights, block=block)
+    # Values are taken in float64: the frequencies are those that the rows were made of.
+    return Answer(cast(features, "float64"), lower, result, summary, np.asarray(again.theta, dtype=np.float64))
 
 
 def _check(
@@ -128,18 +167,11 @@ def _check(
             raise ValueError(f"fit({name}=...): this backbone has nothing to train; give widths, or leave {name} out.")
 
 
-def _check_numbers(**given: float | None) -> None:
-    for name, value in given.items():
-        fine = value is None or (is_real(value) and (value > 0 or (value == 0 and name.endswith("seconds"))))
-        if not fine:
-            raise ValueError(f"fit({name}={shown(value)}): give a positive number.")
-
-
 def _planned(features: FourierFeatures, data: Data, memory: int | None, upper: Training | None) -> int | None:
     """Rows to assemble at once, or None for all of them; training needs all."""
     rows, columns = num_rows(data), num_columns(features, data)
     limit = int(0.8 * available_memory()) if memory is None else int(memory)
-    block = plan_block(rows, columns, limit)
+    block = plan_block(rows, columns, limit, data.dtype.itemsize)
     if upper is not None and upper.epochs and block is not None:
         raise ValueError(
             f"fit(upper=...): to train, {rows} rows x {columns} columns must fit at once into {limit / 2**30:.3g} GiB; "
@@ -201,6 +233,7 @@ def _mark(
     described, arrays = pack_features(features)
     said = [repr(one).split(" at 0x")[0] for one in phases]
     settings = {"seed": seed, "weights": weights, "phases": said, "problem": problem.name, "features": described}
+    settings |= {"dtype": data.dtype.name}
     # A function shows in its values alone: in single precision, as they may round otherwise when a run goes on.
     few = [{key: one[:_MARKED] for key, one in parts.items()} for parts in (data.points, data.targets)]
     theta = jnp.cos(jnp.arange(num_columns(features, data)))
@@ -210,91 +243,3 @@ def _mark(
     asked |= {"operators": {key: np.asarray(one, dtype=np.float32) for key, one in values.items()}}
     arrays |= {f"{kind}.{key}": np.asarray(one) for kind, parts in asked.items() for key, one in parts.items()}
     return fingerprint(settings, arrays)
-
-
-def _checked_lower(problem: Problem, lower: AbstractLower | None, upper: Training | None) -> AbstractLower:
-    if lower is None:
-        lower = LeastSquares() if problem.linear else GaussNewton()
-    if not isinstance(lower, AbstractLower):
-        raise TypeError(f"fit(lower=...): give LeastSquares(), Ridge(gamma) or GaussNewton(), not {shown(lower)}.")
-    if not problem.linear and not isinstance(lower, GaussNewton):
-        nonlinear = [key for key, affine in problem.affine.items() if not affine]
-        raise ValueError(
-            f"fit(lower={type(lower).__name__}): the condition {nonlinear[0]!r} is nonlinear; use GaussNewton()."
-        )
-    if lower.weights is not None:
-        _checked_weights(problem, lower.weights, {})
-    if upper is not None and upper.epochs and not problem.linear:
-        raise ValueError("fit(upper=...): training the backbone needs a linear problem; leave `upper` out.")
-    return lower
-
-
-def checked_points(problem: Problem, points: Mapping[str, Any], argument: str) -> dict[str, np.ndarray]:
-    """Check that there are points (n, dim) for every condition and that they lie in its region."""
-    if not isinstance(points, Mapping):
-        raise TypeError(f"{argument}: give arrays by condition, as problem.sample(1000) does, not {shown(points)}.")
-    for key in points:
-        if key not in problem.conditions:
-            known = ", ".join(problem.conditions)
-            raise ValueError(f"{argument}: there is no condition {key!r}; the conditions are: {known}.")
-    checked = {}
-    dimension = len(problem.domain.names)
-    for key, condition in problem.conditions.items():
-        if key not in points:
-            raise ValueError(f"{argument}: there are no points for the condition {key!r}.")
-        rows: np.ndarray
-        try:
-            rows = real_array(points[key])
-        except (TypeError, ValueError, OverflowError):
-            rows = np.zeros(0)
-        if rows.ndim != 2 or rows.shape[1] != dimension or len(rows) == 0:
-            wanted, got = f"an array of real numbers (n, {dimension}), n at least 1", shown(points[key])
-            raise ValueError(f"{argument}[{key!r}]: give {wanted}, not {got}.")
-        if not np.all(np.isfinite(rows)):
-            first = int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])
-            raise ValueError(f"{argument}[{key!r}]: point number {first} is NaN, infinite or masked; leave it out.")
-        region = condition.region
-        if region.is_cloud:
-            if not np.array_equal(rows, region.cloud):
-                raise ValueError(f"{argument}[{key!r}]: the condition is on given points; pass exactly those.")
-        else:
-            inside = np.any([_on_face(piece, rows) for piece in region.pieces if isinstance(piece, Face)], axis=0)
-            if not inside.all():
-                at = describe(problem.domain, rows[int(np.flatnonzero(~inside)[0])])
-                raise ValueError(f"{argument}[{key!r}]: the point {at} is not in the condition's region.")
-        checked[key] = rows
-    return checked
-
-
-def _on_face(face: Face, rows: np.ndarray) -> np.ndarray:
-    domain, fixed = face.domain, dict(face.fixed)
-    inside = np.ones(len(rows), dtype=bool)
-    for index, (name, low, high) in enumerate(zip(domain.names, domain.lows, domain.highs, strict=True)):
-        first, last = (fixed[name], fixed[name]) if name in fixed else (low, high)
-        slack = 1e-9 * (high - low)
-        inside &= (rows[:, index] >= first - slack) & (rows[:, index] <= last + slack)
-    return inside
-
-
-def _checked_weights(problem: Problem, weights: Any, scales: Mapping[str, float]) -> dict[str, float]:
-    if weights is None:
-        return {key: 1.0 / scale**2 for key, scale in scales.items()}
-    if not isinstance(weights, Mapping):
-        raise TypeError(f"weights: give one number for each condition, by name, not {shown(weights)}.")
-    for key in weights:
-        if key not in problem.conditions:
-            known = ", ".join(problem.conditions)
-            raise ValueError(f"weights: there is no condition {key!r}; the conditions are: {known}.")
-    checked = {}
-    for key in problem.conditions:
-        if key not in weights:
-            raise ValueError(f"weights: the condition {key!r} is missing.")
-        value = weights[key]
-        if isinstance(value, (np.ndarray, jax.Array)) and value.ndim == 0:
-            value = value.item()
-        if not (is_real(value) and value >= 0):
-            raise ValueError(f"weights[{key!r}]={shown(value)}: a weight must be a finite number of at least 0.")
-        checked[key] = float(value)
-    if not any(checked.values()):
-        raise ValueError("weights: all of them are 0, so that nothing would be solved; give a positive one.")
-    return checked

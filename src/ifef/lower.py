@@ -18,10 +18,13 @@ import scipy.linalg
 
 from ifef.checks import is_real
 
-_CERTAIN = 1e-12  # singular value, of columns of unit norm, that is no rounding
+_CERTAIN = 1e-12  # singular value, of columns of unit norm, that is no rounding; asked in float64 only
 _BARE = 1e-13  # the same for Gram matrices, where it is squared
-_DEPENDENT = 3e-15  # pivot, of columns of unit norm, that rounding alone makes
-_TINY = 1e-17  # a cut of nothing, with which the second factorisation still has full rank
+_DEPENDENT = {8: 3e-15, 4: 8e-7}
+"""Pivot, of columns of unit norm, that rounding alone makes, by bytes of a number: of a column twice, up to 5 units of
+it. In float32, where few columns are independent, the 13 units of float64 would drop some that matter."""
+_LEAST = {8: 1e-17, 4: 2.5e-7}
+"""Least cut: of nothing, with which the second factorisation has full rank; in float32, of what rounding fills."""
 
 
 class LowerResult(eqx.Module):
@@ -88,10 +91,10 @@ def _damped(triangle: Any, cut: float) -> Any:
     columns = triangle.shape[0]
     if isinstance(triangle, np.ndarray):  # LAPACK's routine for two triangles takes a fifth of the time
         above = np.asfortranarray(np.pad(triangle, ((0, 1), (0, 0))))
-        below = np.asfortranarray(cut * np.eye(columns, columns + 1))
+        below = np.asfortranarray(cut * np.eye(columns, columns + 1, dtype=triangle.dtype))
         (two_triangles,) = scipy.linalg.get_lapack_funcs(("tpqrt",), (above, below))
         return two_triangles(columns, min(columns, 32), above, below, overwrite_a=1, overwrite_b=1)[0]
-    return _triangle(jnp.concatenate([triangle, cut * jnp.eye(columns, columns + 1)]))
+    return _triangle(jnp.concatenate([triangle, cut * jnp.eye(columns, columns + 1, dtype=triangle.dtype)]))
 
 
 def _solve_triangular(factor: Any, right: Any, *, transposed: bool = False) -> Any:
@@ -115,6 +118,10 @@ class LeastSquares(AbstractLower):
     def __check_init__(self) -> None:
         if not (is_real(self.cut) and 0 <= self.cut < 1):
             raise ValueError(f"LeastSquares(cut={self.cut!r}): the cut must be at least 0 and below 1, such as 1e-15.")
+
+    def used_cut(self, summary: Any) -> float:
+        """The cut for a summary of its precision."""
+        return max(self.cut, _LEAST[summary.dtype.itemsize])
 
     def add(self, summary: Any, block: Any) -> Any:
         """Refactor the triangle with the block below it."""
@@ -140,19 +147,19 @@ class LeastSquares(AbstractLower):
         """Damp the scaled triangle, and solve by back substitution."""
         xp = _of(summary)
         matrix, right = summary[:-1, :-1], summary[:-1, -1:]
-        columns = len(right)
+        columns, cut = len(right), self.used_cut(summary)
         norms = xp.linalg.norm(matrix, axis=0)
         norms = xp.where(norms > 0, norms, 1.0)
         # A column that depends on those before it leaves a direction of pure rounding, in which the right-hand side may
         # be large: damping would not be enough, the column goes.
-        norms = xp.where(xp.abs(xp.diagonal(matrix)) > _DEPENDENT * norms, norms, xp.inf)
+        norms = xp.where(xp.abs(xp.diagonal(matrix)) > _DEPENDENT[matrix.dtype.itemsize] * norms, norms, xp.inf)
         matrix = matrix / norms[None]
-        again = _damped(xp.concatenate([matrix, right], axis=1), max(self.cut, _TINY))
+        again = _damped(xp.concatenate([matrix, right], axis=1), cut)
         factor = again[:-1, :-1]
         theta = _solve_triangular(factor, again[:-1, -1])
-        inverse = _solve_triangular(factor, xp.eye(columns))
+        inverse = _solve_triangular(factor, xp.eye(columns, dtype=factor.dtype))
         # The sum of s^2 / (s^2 + cut^2) over the singular values s.
-        rank = xp.round(columns - xp.sum(xp.square(inverse)) * max(self.cut, _TINY) ** 2)
+        rank = xp.round(columns - xp.sum(xp.square(cut * inverse)))
         condition = xp.linalg.norm(factor) * xp.linalg.norm(inverse) / columns
         left = matrix @ theta - right[:, 0]
         residual = xp.sqrt(xp.square(summary[-1, -1]) + xp.sum(xp.square(left)))
@@ -194,7 +201,7 @@ class Ridge(AbstractLower):
         """Solve the regularised normal equations; a failed Cholesky gives NaN and rank 0, which a status reports."""
         gram, right = jnp.asarray(summary[:-1, :-1]), jnp.asarray(summary[:-1, -1])
         columns = len(right)
-        regular = gram + 0.5 * self.gamma * jnp.eye(columns)  # half of the paper's Q + gamma I
+        regular = gram + 0.5 * self.gamma * jnp.eye(columns, dtype=gram.dtype)  # half of the paper's Q + gamma I
         factor = jnp.linalg.cholesky(regular).T
         theta = jax.scipy.linalg.cho_solve((factor, False), right)
         value = theta @ gram @ theta - 2.0 * theta @ right + summary[-1, -1]
@@ -202,7 +209,7 @@ class Ridge(AbstractLower):
         rank = jnp.where(jnp.all(jnp.isfinite(pivots)), columns, 0)
         condition = jnp.square(jnp.max(pivots) / jnp.min(pivots))
         residual = jnp.sqrt(jnp.maximum(value, 0.0))
-        return LowerResult(theta, rank, condition, residual, factor, jnp.ones(columns))
+        return LowerResult(theta, rank, condition, residual, factor, jnp.ones(columns, dtype=gram.dtype))
 
 
 class GaussNewton(AbstractLower):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ifef.assembly import cast
 from ifef.backbones import Identity
 from ifef.frequencies import around, clusters, thicken
 from ifef.lattices import Shape, about, fill
@@ -38,7 +39,7 @@ _RING = 1.05  # radius, in root mean squares of their lengths, of a ball: where 
 _OFFSET = 1.5  # distance of the waves' mean from zero, in their deviations, from which a body about it is tried
 _APART, _KINDS = 3.0, 5  # distance of means from which bodies about them are two, and kinds of bodies in all
 _OBLIQUE = 3.0  # ratio of the reaches of the located waves from which a turned frame is tried
-_PAYS = 1e-11  # held-out residual of envelopes at which a broad lattice is not tried
+_PAYS, _NEARLY = 1e-11, 3.0  # held-out residual of envelopes at which no broad lattice is tried; or in roundings of it
 
 _SMOOTH = {1: 14, 2: 11, 3: 6}  # points across the lattice of smooth functions, by dimension
 _GROWTH = 8.0  # of the response there from fewer to more columns: up to 4 where the conditions do, from 27 where not
@@ -77,15 +78,15 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
             break
     found.sort(key=lambda one: one[0])
     if trials.dimension <= _ENVELOPES and found[0][0] < _NARROW:
-        least = np.inf
+        least, enough = np.inf, _PAYS
         # Waves that were picked otherwise may lack what these lack not.
         for _, waves, energies in found[:_TRIED]:
             thick = thicken(trials, waves, energies, most, going_on)
             yield thick
-            least = min(least, thick.held_out)
+            least, enough = min(least, thick.held_out), max(_PAYS, _NEARLY * thick.rounding)
             if least < _WAVES_DO or not going_on(thick):
                 return
-        if least < _PAYS:
+        if least < enough:
             return
     yield from _broad(trials, [one[1:] for one in found], most, going_on)
 
@@ -167,7 +168,8 @@ def response(trials: Trials, lower: LeastSquares, waves: np.ndarray) -> tuple[fl
     counts = (_SMOOTH.get(trials.dimension, 3),) * trials.dimension
     frequencies = np.concatenate([waves, around(np.zeros((1, trials.dimension)), counts)])
     features = trials.features(frequencies)
-    train, _ = trials.points(trials.columns(frequencies))
+    # In float32 rounding would hide what is undetermined; the space is small.
+    train = cast(trials.points(trials.columns(frequencies))[0], np.float64)
     summary = lower.first(system_of(features, train, trials.scales(train)))
     points = sample(trials.problem.domain.interior, 200, seed=99)
     tables = values_of(features, trials.problem.unknowns, points)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ifef import display
+from ifef.arguments import checked_dtype
 from ifef.backbones import Spots
 from ifef.calculus import float64
 from ifef.checks import is_real
@@ -32,7 +33,8 @@ PRESETS = ("paper", "paper-pd")
 _MAX_FEATURES = 3300  # columns
 _FIRST, _SIGMA = 800, 1.0  # columns and bandwidth to begin with where rows depend on theta
 _MARGIN = 0.1  # the held-out residual to reach, as a part of the tolerance on the error
-_ROUNDING = 1e-13  # held-out residual at which float64, not the basis, is the limit
+_ROUNDING = 1e-12  # estimated error at which float64, not the basis, is the limit
+_LIMITED = 2.0  # times its floor, at which float32 is
 _PAYS = 0.5  # more columns pay when they lower the held-out residual to this part of it at least
 _FINAL = 3.0  # rows a column of the final solve
 
@@ -44,6 +46,7 @@ class _Budget:
     tolerance: float | None
     max_features: int
     deadline: float
+    dtype: str = "float64"
 
     def has_time(self) -> bool:
         """Whether there is time left."""
@@ -61,15 +64,18 @@ def solve(
     progress: bool | Progress = True,
     epochs: int | None = None,
     checkpoint: str | Path | None = None,
+    dtype: str = "float64",
 ) -> Solution:
     """Solve a problem, told nothing else.
 
     `tolerance` is the relative error to reach (none: until the held-out residual stops falling), `max_features`
     bounds the columns and `max_seconds` the time. `preset="paper"` runs the paper's own algorithm and numbers on a
     built-in problem, "paper-pd" with primal-dual weights; `epochs` shortens it and `checkpoint` names a file from
-    which a killed one goes on. `progress` shows a display, or is called with each record.
+    which a killed one goes on. `progress` shows a display, or is called with each record. `dtype="float32"` is for
+    machines without a fast float64: rows are made and factored in it, and `stats["floor"]` is the error this costs.
     """
     _check(problem, seed, tolerance, max_features, max_seconds, preset, epochs)
+    dtype = checked_dtype(dtype, "solve")
     if not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"solve(progress={shown(progress)}): give True, False or a function of a record.")
     with _shown(progress, problem.name or "solve") as report:
@@ -77,11 +83,10 @@ def solve(
             features, points, options = paper(problem, seed=seed, epochs=epochs, primal_dual=preset == "paper-pd")
             if tolerance is not None:
                 options["tolerance"] = tolerance
-            return fit(
-                problem, features, points, progress=report, checkpoint=checkpoint, max_seconds=max_seconds, **options
-            )
+            options |= {"progress": report, "checkpoint": checkpoint, "max_seconds": max_seconds, "dtype": dtype}
+            return fit(problem, features, points, **options)
         deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
-        budget = _Budget(tolerance, _MAX_FEATURES if max_features is None else max_features, deadline)
+        budget = _Budget(tolerance, _MAX_FEATURES if max_features is None else max_features, deadline, dtype)
         return _automatic(problem, seed, budget, report)
 
 
@@ -141,13 +146,13 @@ def _automatic(problem: Problem, seed: int, budget: _Budget, report: Progress | 
 
 def _linear(problem: Problem, seed: int, budget: _Budget, report: Progress | None) -> tuple[Solution, str]:
     """Bases from the search, until the error that was asked for is reached, or rounding, or there are no more."""
-    goal = _ROUNDING if budget.tolerance is None else _MARGIN * budget.tolerance
+    goal = 0.0 if budget.tolerance is None else _MARGIN * budget.tolerance
     with float64():
-        trials = Trials(problem, seed)
+        trials = Trials(problem, seed, budget.dtype)
         best, stopped, solution = None, "stall", None
 
         def going_on(trial: Trial) -> bool:
-            return budget.has_time() and trial.held_out > goal
+            return budget.has_time() and trial.held_out > max(goal, trial.rounding)
 
         try:
             for trial in bases(trials, budget.max_features, going_on):
@@ -156,10 +161,12 @@ def _linear(problem: Problem, seed: int, budget: _Budget, report: Progress | Non
                     report({"phase": "search", "held_out": trial.held_out, "num_features": columns})
                 if best is None or trial.held_out < best.held_out:
                     best, solution = trial, None
-                if best.held_out <= goal:
-                    solution = _final(trials, best, budget, report)
-                    if budget.tolerance is None or solution.status == "converged":
-                        return solution, "float64" if budget.tolerance is None else "tolerance"
+                if best.held_out <= max(goal, best.rounding):
+                    solution = solution or _final(trials, best, budget, report)
+                    if budget.tolerance is not None and solution.status == "converged":
+                        return solution, "tolerance"
+                    if best.held_out <= best.rounding:
+                        return solution, budget.dtype
                     goal *= _MARGIN
                 if not budget.has_time():
                     stopped = "time"
@@ -178,6 +185,7 @@ def _final(trials: Trials, best: Trial, budget: _Budget, report: Progress | None
     counts = point_counts(problem, trials.columns_of(features), _FINAL)
     points = focused(problem, counts, features.backbone, seed + 2)
     options: dict[str, Any] = {"tolerance": budget.tolerance, "weights": trials.weights, "seed": seed}
+    options["dtype"] = budget.dtype
     if isinstance(features.backbone, Spots):  # small: it takes many points to hit them
         options["held_out"] = problem.sample({k: 2 * n for k, n in counts.items()}, sampler="uniform", seed=seed + 3)
     solution = fit(problem, features, points, **options)
@@ -196,7 +204,8 @@ def _nonlinear(problem: Problem, seed: int, budget: _Budget, report: Progress | 
         features = fourier_features(problem, num, sigma=_SIGMA, backbone=(), seed=seed)
         points = problem.sample(point_counts(problem, columns, _FINAL), seed=seed)
         try:
-            solution = fit(problem, features, points, tolerance=budget.tolerance, weights=weights, seed=seed)
+            options = {"tolerance": budget.tolerance, "weights": weights, "seed": seed, "dtype": budget.dtype}
+            solution = fit(problem, features, points, **options)
         except KeyboardInterrupt:
             if best is None:
                 raise
@@ -223,8 +232,9 @@ def _reason(best: Solution, pays: bool, columns: int, budget: _Budget) -> str:
         return best.status
     if budget.tolerance is not None and best.status == "converged":
         return "tolerance"
-    if max(best.estimates.values()) < 10.0 * _ROUNDING:
-        return "float64"
+    least = _ROUNDING if budget.dtype == "float64" else _LIMITED * best.stats["floor"]
+    if max(best.estimates.values()) < least:
+        return budget.dtype
     if not pays and columns >= 2 * _FIRST:
         return "stall"
     if columns >= budget.max_features:

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, loss, num_columns, num_rows, residuals, row_blocks, row_scales, system
-from ifef.calculus import float64
+from ifef.assembly import Data, condition_rows, loss, num_columns, num_rows, residuals, row_blocks, row_scales, system
+from ifef.calculus import precision
 from ifef.features import Features
 from ifef.lower import AbstractLower, GaussNewton, LowerResult
 from ifef.tiles import system_of
@@ -71,7 +71,7 @@ def _summarise_on_host(
     used = {key: float(value) for key, value in scales.items()}
     if block is None or block >= num_rows(data):
         return lower.first(system_of(features, data, used))
-    summary = np.zeros((num_columns(features, data) + 1,) * 2)
+    summary = np.zeros((num_columns(features, data) + 1,) * 2, data.dtype)
     for part in row_blocks(data, block):
         summary = lower.add(summary, system_of(features, part, used))
     return summary
@@ -87,7 +87,7 @@ def solve_lower(
     block: int | None = None,
 ) -> tuple[LowerResult, jax.Array]:
     """Find theta*(omega); give the result and the summary of the rows at (or, if nonlinear, near) it."""
-    with float64():
+    with precision(data.dtype):
         used = {key: jnp.asarray(float(value)) for key, value in (lower.weights or weights).items()}
         scales = row_scales(data, used)
         start = jnp.zeros(num_columns(features, data)) if theta is None else theta
@@ -126,6 +126,12 @@ def _gauss_newton(
 def residuals_at(features: Features, data: Data, theta: jax.Array) -> dict[str, jax.Array]:
     """Unscaled residuals by condition, compiled."""
     return residuals(features, data, theta)
+
+
+@eqx.filter_jit
+def rows_at(features: Features, data: Data, theta: jax.Array) -> dict[str, jax.Array]:
+    """Unscaled rows and right-hand sides by condition, compiled."""
+    return {key: condition_rows(features, data, key, theta) for key in data.points}
 
 
 def held_out_size(features: Features, data: Data, theta: jax.Array, weights: Mapping[str, float]) -> float:

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef.assembly import Data, condition_rows, num_columns
-from ifef.calculus import float64
+from ifef.assembly import Data, cast, condition_rows, num_columns
+from ifef.calculus import precision
 from ifef.features import Features, unknown_sizes
 from ifef.problem import Unknown
 
@@ -60,7 +60,7 @@ def _runs(places: np.ndarray) -> list[tuple[int, int, int]]:
 
 def rows_of(features: Features, data: Data, key: str) -> np.ndarray:
     """Unscaled rows and right-hand side of one affine condition, (rows, columns + 1), in Fortran's order."""
-    out = np.empty((data.count(key), num_columns(features, data) + 1), order="F")
+    out = np.empty((data.count(key), num_columns(features, data) + 1), data.dtype, order="F")
     _fill(out, features, data, key)
     return out
 
@@ -68,7 +68,7 @@ def rows_of(features: Features, data: Data, key: str) -> np.ndarray:
 def system_of(features: Features, data: Data, scales: Mapping[str, float]) -> np.ndarray:
     """All rows of an affine problem, scaled, with the right-hand side as last column: [A b], in Fortran's order."""
     counts = [data.count(key) for key in data.points]
-    out = np.empty((sum(counts), num_columns(features, data) + 1), order="F")
+    out = np.empty((sum(counts), num_columns(features, data) + 1), data.dtype, order="F")
     start = 0
     for key, count in zip(data.points, counts, strict=True):
         part = out[start : start + count]
@@ -85,10 +85,12 @@ def _fill(out: np.ndarray, features: Features, data: Data, key: str) -> None:
     wanted = np.pad(targets, (0, -len(points) % side), mode="edge")
     for piece, slots in features.pieces(WIDTH):
         runs = _runs(_places(piece, slots, features.size, data.problem[1]))
+        if out.dtype != np.float64:
+            piece = cast(piece, out.dtype)
 
         def make(start: int, piece: Features = piece, runs: list[tuple[int, int, int]] = runs) -> None:
             tile = {key: padded[start : start + side]}, {key: wanted[start : start + side]}
-            with float64():  # a thread has settings of its own
+            with precision(out.dtype):  # a thread has settings of its own
                 operators = {key: data.operators[key]}
                 block = np.asarray(_tile(piece, Data(data.problem, data.equations, operators, *tile)))
             where = out[start * parts : (start + side) * parts]
@@ -105,7 +107,8 @@ def values_of(features: Features, unknowns: tuple[Unknown, ...], coordinates: np
     """Rows that give each unknown's values at points (n, dim): (n, columns), or (2 n, columns) for a complex one."""
     tables = []
     for index, unknown in enumerate(unknowns):
-        zeros = np.zeros(len(coordinates), dtype=complex if any(one.complex for one in unknowns) else float)
+        kind = np.result_type(coordinates, np.complex64 if any(one.complex for one in unknowns) else np.float32)
+        zeros = np.zeros(len(coordinates), dtype=kind)
         pick = {"value": jax.tree_util.Partial(_pick, index)}
         data = Data((features.domain, unknowns), (), pick, {"value": np.asarray(coordinates)}, {"value": zeros})
         rows = rows_of(features, data, "value")[:, :-1]

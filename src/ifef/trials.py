@@ -17,14 +17,19 @@ from ifef.assembly import Data, make_data
 from ifef.backbones import Spots
 from ifef.domain import Face
 from ifef.features import FourierFeatures, fourier_features, unknown_sizes
+from ifef.judged import cancellation, noise
 from ifef.lower import LeastSquares
 from ifef.problem import Problem
-from ifef.sampling import generator
+from ifef.sampling import generator, sample
 from ifef.scales import condition_scales
-from ifef.tiles import rows_of, system_of
+from ifef.tiles import rows_of, system_of, values_of
 
 _SPREAD = 64  # frequencies that typical rows are measured with
 _UNIFORM = 2.0  # uniform held-out points, in parts of the training points, where a spot is small
+_ROUNDING = 1e-13  # held-out residual at which float64, not the basis, is the limit
+_LEAST, _NOISY = 1e-6, 4.0  # in float32 it is this, or so many times what rounding was seen to change in it,
+_CANCELLING = 3.0  # unless terms so many times larger than their sum cancel, which those of another basis may not
+_FEW = 200  # points that this is seen on
 _OVERSAMPLING = 2.6  # rows a column; with 1.3 one to two orders of accuracy are lost
 
 
@@ -35,6 +40,8 @@ class Trial:
     features: FourierFeatures
     theta: np.ndarray
     held_out: float
+    rounding: float = _ROUNDING
+    """Held-out residual below which there is nothing but rounding."""
 
     @property
     def frequencies(self) -> np.ndarray:
@@ -82,13 +89,15 @@ def focused(problem: Problem, counts: Mapping[str, int], backbone: Any, seed: in
 class Trials:
     """Solves under one set of weights, so that their held-out residuals compare."""
 
-    def __init__(self, problem: Problem, seed: int):
-        self.problem, self.seed = problem, seed
+    def __init__(self, problem: Problem, seed: int, dtype: str = "float64"):
+        self.problem, self.seed, self.dtype = problem, seed, dtype
         self.dimension = len(problem.domain.names)
         self.rng = generator(seed, "search")
         few = {key: min(count, 800) for key, count in point_counts(problem, 300, 5.0).items()}
-        self.few = make_data(problem, problem.sample(few, seed=seed))
-        self.held = make_data(problem, problem.sample(few, sampler="uniform", seed=seed + 1))
+        self.few = make_data(problem, problem.sample(few, seed=seed))  # in float64: few
+        held = problem.sample(few, sampler="uniform", seed=seed + 1)
+        # What rounding changes is measured there; in float64 it is known well enough.
+        self.pair = [make_data(problem, held, dtype, moved=one) for one in (False, True) if dtype != "float64"]
         self.weights: dict[str, float] = {}
         self.weigh(self.draw(_SPREAD))
 
@@ -149,8 +158,8 @@ class Trials:
         part = _UNIFORM if isinstance(backbone, Spots) else 1 / 3
         fewer = {key: max(int(count * part), 30) for key, count in counts.items()}
         return (
-            make_data(self.problem, focused(self.problem, counts, backbone, self.seed)),
-            make_data(self.problem, self.problem.sample(fewer, sampler="uniform", seed=self.seed + 1)),
+            make_data(self.problem, focused(self.problem, counts, backbone, self.seed), self.dtype),
+            make_data(self.problem, self.problem.sample(fewer, sampler="uniform", seed=self.seed + 1), self.dtype),
         )
 
     def solve(self, angular: np.ndarray) -> Trial:
@@ -162,8 +171,9 @@ class Trials:
         train, held = self.points(self.columns_of(features), features.backbone)
         lower = LeastSquares()
         summary = lower.first(system_of(features, train, self.scales(train)))
-        theta = np.asarray(lower.finish(summary).theta)
-        return Trial(features, theta, self.judge(features, theta, held))
+        theta = np.asarray(lower.finish(summary).theta, dtype=np.float64)
+        left = self.judge(features, theta, held)
+        return Trial(features, theta, left, self.rounding(features, theta, left))
 
     def judge(self, features: FourierFeatures, theta: np.ndarray, held: Data) -> float:
         """Held-out residual, relative to that of zero."""
@@ -175,6 +185,17 @@ class Trials:
     def energies(self, trial: Trial) -> np.ndarray:
         """Squared amplitudes by frequency of the inputs."""
         return np.sum(np.square(trial.theta[self.waves(len(trial.frequencies))]), axis=(0, 1))
+
+    def rounding(self, features: FourierFeatures, theta: np.ndarray, held_out: float) -> float:
+        """Held-out residual, relative to that of zero, below which there is nothing but rounding."""
+        if self.dtype == "float64":
+            return _ROUNDING
+        level = max(_LEAST, _NOISY * noise(features, (self.pair[0], self.pair[1]), theta, self.weights, linear=True))
+        if held_out > level:
+            return level
+        points = sample(self.problem.domain.interior, _FEW, seed=self.seed)
+        terms = cancellation(values_of(features, self.problem.unknowns, points), theta)
+        return level * min(1.0, _CANCELLING / max(terms, 1.0))
 
     def left(self, key: str, points: np.ndarray, trial: Trial | None) -> np.ndarray:
         """Target - operator(u) of one condition at points (n, dim), complex where the rows are."""

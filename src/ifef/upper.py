@@ -124,11 +124,11 @@ def start_state(
         omega,
         theta,
         training.transformation().init(trained),
-        jnp.zeros((), dtype=jnp.int64),
+        jnp.zeros((), dtype=int),
         first,
         optax.adam(1.0).init(first),
         zeros,
-        jnp.zeros((), dtype=jnp.int64),
+        jnp.zeros((), dtype=int),
         jnp.ones(()),
         omega,
     )
@@ -241,7 +241,7 @@ def two_level_epoch(task: Task, lower: AbstractLower, state: TrainState) -> Trai
         duals,
         dual_optimiser,
         squares,
-        result.rank.astype(jnp.int64),
+        result.rank.astype(int),
         result.condition,
         state.omega,
     )

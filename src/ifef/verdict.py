@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ifef.assembly import Data, num_columns, num_rows
 from ifef.backbones import Spots
-from ifef.features import Features, FourierFeatures, unknown_sizes
-from ifef.lower import AbstractLower, LowerResult, Ridge
+from ifef.calculus import float64
+from ifef.diagnosis import DEFAULT_TOLERANCE, LIMITED, advice, limit
+from ifef.features import FourierFeatures, unknown_sizes
+from ifef.judged import MOST, Judged, by_point, exact_rows, noise
+from ifef.lower import AbstractLower, LeastSquares, LowerResult, Ridge
 from ifef.problem import Problem
 from ifef.sampling import sample
 from ifef.solution import Solution
-from ifef.theta import finish, residuals_at
-from ifef.tiles import rows_of, values_of
-
-DEFAULT_TOLERANCE = 1e-6
-"""An answer counts as converged when its estimated relative error is below this and nothing else was asked for."""
+from ifef.theta import finish
+from ifef.tiles import values_of
 
 UNDETERMINED = 1e9
 """Response of the solution to its residual, both relative, beyond which the conditions do not determine it."""
@@ -33,43 +32,39 @@ and 5 to 400."""
 
 _PLAIN = 1e6  # response, of a solution that is not resolved, from which a growth counts too
 
-ILL_POSED = (
-    "The conditions do not determine the solution (a boundary or initial condition is missing, or a constant is free): "
-    "add what fixes it."
-)
-
 _ROUNDING = 1e-11  # a residual of this part of the right-hand side may be rounding
+_NOISY, _UNITS = 10.0, 100.0  # and so may one of so many times what rounding was seen to change, or of its units
 _STAGNANT_RESIDUAL = 1e-7  # far above rounding: more columns that hardly lower it say that conditions disagree
 _STAGNANT = 0.9  # columns that lower the training residual to no less than this part of it do not lower it
 _UNRESOLVED = 0.1  # nor does this of a residual of this part of the right-hand side: the columns miss the solution
 _COARSE = 0.6  # part of the frequencies in the coarser solution that the estimate compares with
 _SAMPLES = 400
+_TRIED = 300  # columns over which float32 is checked by float64
+_ROWS = 2.6  # rows of equations for each of them at least
 
 
-class Judged:
-    """Held-out residuals of any theta: by one matrix where rows do not depend on theta, else by the operators."""
+@dataclass(frozen=True)
+class Answer:
+    """What was solved: features in float64, and the lower level's result and summary in the precision of the rows.
 
-    def __init__(self, features: Features, data: Data, weights: Mapping[str, float], *, linear: bool):
-        self.features, self.data = features, data
-        self.weights = {key: float(weights[key]) for key in data.points}
-        self.rows = {key: rows_of(features, data, key) for key in data.points} if linear else {}
-        self.zero = self.size(np.zeros(num_columns(features, data)))
+    `again` are the coefficients from points that differ by rounding alone, where rounding matters (in float32).
+    """
 
-    def residuals(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Unscaled residuals by condition, (rows,)."""
-        if self.rows:
-            return {key: rows[:, :-1] @ theta - rows[:, -1] for key, rows in self.rows.items()}
-        found = residuals_at(self.features, self.data, jnp.asarray(theta))
-        return {key: np.asarray(values) for key, values in jax.device_get(found).items()}
+    features: FourierFeatures
+    lower: AbstractLower
+    result: LowerResult
+    summary: Any
+    again: np.ndarray | None = None
 
-    def size(self, theta: np.ndarray) -> float:
-        """Weighted root mean square of the residual."""
-        left = self.residuals(theta)
-        return float(np.sqrt(sum(self.weights[key] * np.mean(np.square(values)) for key, values in left.items())))
+    @property
+    def theta(self) -> np.ndarray:
+        """The coefficients."""
+        return np.asarray(self.result.theta, dtype=np.float64)
 
-    def relative(self, theta: np.ndarray) -> float:
-        """The same relative to that of zero (absolute where zero already solves everything)."""
-        return self.size(theta) / (self.zero if np.isfinite(self.zero) and self.zero > 0 else 1.0)
+    @property
+    def cut(self) -> float:
+        """The cut that was used, where there is one."""
+        return self.lower.used_cut(self.summary) if isinstance(self.lower, LeastSquares) else math.nan
 
 
 def coarse_columns(features: FourierFeatures, problem: Problem, part: float = _COARSE) -> np.ndarray:
@@ -87,17 +82,22 @@ def coarse_columns(features: FourierFeatures, problem: Problem, part: float = _C
 
 
 def estimate_errors(
-    problem: Problem, tables: list[np.ndarray], thetas: tuple[np.ndarray, np.ndarray], sizes: tuple[float, float]
+    problem: Problem,
+    tables: list[np.ndarray],
+    thetas: tuple[np.ndarray, np.ndarray],
+    sizes: tuple[float, float],
+    rounding: float,
 ) -> dict[str, float]:
     """Relative L2 error by unknown, from a coarser solution: their difference is the coarser one's error.
 
-    The finer one's is smaller in proportion to the held-out residuals `sizes`. `tables` give the unknowns' values.
+    The finer one's is smaller in proportion to the held-out residuals `sizes`, of which `rounding` may be nothing but
+    rounding. `tables` give the unknowns' values.
     """
     fine, coarse = thetas
     finer, coarser = sizes
     # Around a linearisation the coarser solution says less than it seems to.
     better = min(finer / max(coarser, 1e-300), 1.0) if problem.linear else 1.0
-    disagreeing = finer > _STAGNANT_RESIDUAL and finer > 0.5 * coarser
+    disagreeing = finer > max(_STAGNANT_RESIDUAL, rounding) and finer > 0.5 * coarser
     least = finer if disagreeing or not problem.linear else 0.0
     estimates = {}
     for unknown, table in zip(problem.unknowns, tables, strict=True):
@@ -128,45 +128,32 @@ def stability(lower: AbstractLower, summary: Any, tables: list[np.ndarray]) -> f
 
 
 def judge(
-    features: FourierFeatures,
     problem: Problem,
-    lower: AbstractLower,
-    solved: tuple[LowerResult, Any],
-    data: tuple[Data, Data],
+    answer: Answer,
+    data: Data,
+    held: tuple[Data, Data, Data],
     weights: Mapping[str, float],
     tolerance: float | None,
 ) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """Report of a solution, and its held-out residuals by condition. `data` is (training, held out)."""
-    result, _ = solved
-    train, held = data
-    theta = np.asarray(result.theta)
-    judged = Judged(features, held, weights, linear=problem.linear)
-    held_out = _by_point(held, judged.residuals(theta))
-    stats: dict[str, Any] = {
-        "rank": int(result.rank),
-        "condition": float(result.condition),
-        "norm": float(np.linalg.norm(theta)),
-        "training_residual": float(result.residual),
-        "cut": float(getattr(lower, "cut", math.nan)),
-        "num_features": num_columns(features, train),
-        "num_frequencies": features.num_frequencies,
-        "num_rows": num_rows(train),
-        "linear": problem.linear,
-        "weights": {key: float(value) for key, value in weights.items()},
-        "held_out": judged.relative(theta),
-        "stability": float("nan"),
-        "coarse_stability": float("nan"),
-        "contradictory": False,
-        "fitted_only": [key for key, one in problem.conditions.items() if one.region.is_cloud],
-    }
-    estimates = {name: float("inf") for name in problem.names}
-    if np.all(np.isfinite(theta)):
-        found, estimates = _compared(features, problem, lower, solved, judged)
-        stats |= found
-    status = _status(stats, max(estimates.values()), tolerance)
+    """Report of a solution, and its held-out residuals by condition.
+
+    `held` are the held-out points as the rows of `data` have them, moved, and in float64, in which they are judged.
+    """
+    near, moved, exact = held
+    theta, estimates = answer.theta, {name: float("inf") for name in problem.names}
+    with float64():
+        judged = Judged(answer.features, exact, weights, linear=problem.linear)
+        held_out = by_point(exact, judged.residuals(theta))
+        stats = _facts(problem, answer, data, weights) | {"held_out": judged.relative(theta)}
+        if np.all(np.isfinite(theta)):
+            stats["rounding"] = noise(answer.features, (near, moved), theta, weights, linear=problem.linear)
+            found, estimates = _compared(problem, answer, data, judged, stats["rounding"])
+            stats |= found
+    worst = max(estimates.values())
+    status = _status(stats, worst, tolerance)
     report = {
         "status": status,
-        "advice": _advice(status, stats, held_out, weights),
+        "advice": advice(status, stats, held_out, limit(stats, worst, tolerance)),
         "stats": stats,
         "estimates": estimates,
         "problem": problem.name,
@@ -174,16 +161,36 @@ def judge(
     return report, held_out
 
 
+def _facts(problem: Problem, answer: Answer, data: Data, weights: Mapping[str, float]) -> dict[str, Any]:
+    """Statistics that need no other solution; what does is not known yet."""
+    result = answer.result
+    return {
+        "rank": int(result.rank),
+        "condition": float(result.condition),
+        "norm": float(np.linalg.norm(answer.theta)),
+        "training_residual": float(result.residual),
+        "cut": answer.cut,
+        "num_features": num_columns(answer.features, data),
+        "num_frequencies": answer.features.num_frequencies,
+        "num_rows": num_rows(data),
+        "linear": problem.linear,
+        "dtype": data.dtype.name,
+        "weights": {key: float(value) for key, value in weights.items()},
+        "rounding": math.nan,
+        "floor": None,
+        "stability": math.nan,
+        "coarse_stability": math.nan,
+        "contradictory": False,
+        "fitted_only": [key for key, one in problem.conditions.items() if one.region.is_cloud],
+    }
+
+
 def _compared(
-    features: FourierFeatures,
-    problem: Problem,
-    lower: AbstractLower,
-    solved: tuple[LowerResult, Any],
-    judged: Judged,
+    problem: Problem, answer: Answer, data: Data, judged: Judged, rounding: float
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """What a coarser solution, over a part of the frequencies, says of this one: statistics and error estimates."""
-    result, summary = solved
-    theta = np.asarray(result.theta)
+    """What other solutions say of this one, over a part of the frequencies and by other roundings."""
+    features, lower, summary, theta = answer.features, answer.lower, answer.summary, answer.theta
+    rounding = max(_NOISY * rounding, _UNITS * float(np.finfo(summary.dtype).eps))
     keep = coarse_columns(features, problem)
     restricted = lower.restrict(summary, keep)
     coarser = finish(lower, restricted)
@@ -193,26 +200,51 @@ def _compared(
     samples = _SAMPLES * (10 if isinstance(features.backbone, Spots) else 1)
     tables = values_of(features, problem.unknowns, sample(problem.domain.interior, samples, seed=4321))
     sizes = judged.relative(theta), judged.relative(coarse)
-    few = [table[: _SAMPLES // 2] for table in tables]
-    left, before = float(result.residual), float(coarser.residual)
+    left, before = float(answer.result.residual), float(coarser.residual)
     # More columns always lower the training residual, unless what is left contradicts itself.
     given = 0.0 if isinstance(lower, Ridge) else float(np.linalg.norm(summary[:, -1]))
-    fitted = _ROUNDING * given < left < _UNRESOLVED * given
-    found = {
-        "stability": stability(lower, summary, few),
-        "coarse_stability": stability(lower, restricted, [table[:, keep] for table in few]),
-        "contradictory": bool(problem.linear and fitted and left > _STAGNANT * before),
-    }
-    return found, estimate_errors(problem, tables, (theta, coarse), sizes)
+    fitted = max(_ROUNDING, rounding) * given < left < _UNRESOLVED * given
+    estimates = estimate_errors(problem, tables, (theta, coarse), sizes, rounding)
+    found: dict[str, Any] = {"contradictory": bool(problem.linear and fitted and left > _STAGNANT * before)}
+    few = [table[: _SAMPLES // 2] for table in tables]
+    if answer.again is None:
+        found["stability"] = stability(lower, summary, few)
+        found["coarse_stability"] = stability(lower, restricted, [table[:, keep] for table in few])
+        return found, estimates
+    responses, exact = _in_float64(problem, answer, data, judged.weights, few)
+    floors = _changes(problem, tables, theta, answer.again)
+    if exact is not None:  # what every point has, a wall's coordinate say, rounds alike wherever the points are moved
+        floors = {name: max(floors[name], change) for name, change in _changes(problem, tables, theta, exact).items()}
+    estimates = {name: max(estimate, floors[name]) for name, estimate in estimates.items()}
+    return found | responses | {"floor": max(floors.values())}, estimates
 
 
-def _by_point(held: Data, left: Mapping[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Points and sizes of the residual by condition, one size a point for a complex one too."""
-    found = {}
-    for key, rows in held.points.items():
-        parts = left[key].reshape(len(rows), -1)
-        found[key] = np.asarray(rows), np.sqrt(np.sum(np.square(parts), axis=1))
-    return found
+def _changes(problem: Problem, tables: list[np.ndarray], theta: np.ndarray, again: np.ndarray) -> dict[str, float]:
+    """Relative change of each unknown from one theta to the other; of zero, as it is."""
+    changes = {}
+    for unknown, table in zip(problem.unknowns, tables, strict=True):
+        size, change = np.linalg.norm(table @ theta), np.linalg.norm(table @ (theta - again))
+        changes[unknown.name] = float(change / size if size > 0 else change / np.sqrt(len(table)))
+    return changes
+
+
+def _in_float64(
+    problem: Problem, answer: Answer, data: Data, weights: Mapping[str, float], tables: list[np.ndarray]
+) -> tuple[dict[str, float], np.ndarray | None]:
+    """Responses, which float32 would hide, over a few of the columns; and where there are no more of them, theta."""
+    blocks = exact_rows(answer.features, data, answer.theta, weights, linear=problem.linear)
+    rows = np.concatenate(list(blocks.values()))
+    full = [len(blocks[key]) for key, one in problem.conditions.items() if one.region.is_full] or [len(rows)]
+    columns = rows.shape[1] - 1
+    part = min(1.0, _TRIED / columns, sum(full) / _ROWS / columns)
+    kept = coarse_columns(answer.features, problem, part)
+    lower, keep = answer.lower, np.flatnonzero(np.isin(kept, coarse_columns(answer.features, problem, _COARSE * part)))
+    summary = lower.first(np.asfortranarray(rows[:, [*kept, columns]]))
+    tables = [table[:, kept] for table in tables]
+    fewer = stability(lower, lower.restrict(summary, keep), [table[:, keep] for table in tables])
+    responses = {"stability": stability(lower, summary, tables), "coarse_stability": fewer}
+    whole = len(kept) == columns <= _TRIED and all(len(points) <= MOST for points in data.points.values())
+    return responses, np.asarray(finish(lower, summary).theta) if whole else None
 
 
 def is_undetermined(response: float, coarse: float, *, close: bool = True, growth: float = GROWTH) -> bool:
@@ -223,8 +255,9 @@ def is_undetermined(response: float, coarse: float, *, close: bool = True, growt
 
 def restate(solution: Solution, tolerance: float | None, *, undetermined: bool) -> None:
     """State anew what a solution is, where more is known of its conditions than its own columns show."""
-    solution.status = _status(solution.stats, max(solution.estimates.values()), tolerance, undetermined)
-    solution.advice = _advice(solution.status, solution.stats, solution.held_out, solution.stats["weights"])
+    stats, estimate = solution.stats, max(solution.estimates.values())
+    solution.status = _status(stats, estimate, tolerance, undetermined)
+    solution.advice = advice(solution.status, stats, solution.held_out, limit(stats, estimate, tolerance))
 
 
 def _status(
@@ -234,37 +267,7 @@ def _status(
         return "nonfinite"
     response, coarse = stats["stability"], stats["coarse_stability"]
     close = estimate <= (DEFAULT_TOLERANCE if tolerance is None else tolerance)
-    if is_undetermined(response, coarse, close=close) if undetermined is None else undetermined:
+    resolved = close or estimate <= LIMITED * (stats["floor"] or 0.0)
+    if is_undetermined(response, coarse, close=resolved) if undetermined is None else undetermined:
         return "ill_posed"
     return "converged" if close and not stats["contradictory"] else "stalled"
-
-
-def _advice(
-    status: str, stats: Mapping[str, Any], held_out: Mapping[str, tuple[np.ndarray, np.ndarray]], weights: Any
-) -> str:
-    """One or two sentences on what holds the answer back; empty when nothing does."""
-    if status == "nonfinite":
-        return "The coefficients are not finite: raise gamma, or use LeastSquares, which survives dependent columns."
-    if status == "ill_posed":
-        return ILL_POSED
-    if status == "converged":
-        return ""
-    sentences = []
-    if stats["contradictory"]:
-        sentences.append("More columns do not lower what is left: conditions contradict each other, or data are noisy.")
-    if stats["num_rows"] < stats["num_features"]:
-        sentences.append(
-            f"There are fewer rows ({stats['num_rows']}) than columns ({stats['num_features']}), so that many "
-            "coefficients fit equally well: give more points or fewer features."
-        )
-    shares = {key: weights[key] * float(np.mean(np.square(values))) for key, (_, values) in held_out.items()}
-    worst = max(shares, key=lambda key: shares[key])
-    part = shares[worst] / max(sum(shares.values()), 1e-300)
-    sentences.append(f"The condition {worst!r} holds {100 * part:.0f}% of the held-out residual.")
-    if 10 * stats["training_residual"] < stats["held_out"]:
-        sentences.append("The training residual is far below the held-out one (overfitting): give more points.")
-    elif stats["rank"] >= 0.97 * stats["num_features"]:
-        sentences.append("Every column is used: more features, or frequencies nearer to the solution's, would help.")
-    else:
-        sentences.append("Frequencies nearer to the solution's (another sigma) would help.")
-    return " ".join(sentences)

@@ -51,6 +51,7 @@ class RunConfig(BaseModel):
     max_seconds: _Positive | None = None
     preset: Literal["paper", "paper-pd"] | None = None
     epochs: Annotated[int, Field(ge=0)] | None = None
+    dtype: Literal["float64", "float32"] = "float64"
     plot: bool = True
 
     @model_validator(mode="after")
@@ -63,7 +64,7 @@ class RunConfig(BaseModel):
 
     def options(self) -> dict[str, Any]:
         """Arguments of `solve`."""
-        return self.model_dump(include={"seed", "tolerance", "max_features", "max_seconds", "preset", "epochs"})
+        return self.model_dump(exclude={"format", "problem", "file", "plot"})
 
 
 def configure(source: Source, **options: Any) -> RunConfig:

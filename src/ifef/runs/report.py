@@ -39,7 +39,8 @@ def result_of(config: RunConfig, environment: dict[str, Any], solution: Solution
         "stats": solution.stats,
         "seconds": solution.stats.get("seconds"),
         "resumed": len(resumed),
-        **{key: environment.get(key) for key in ("dtype", "device", "python", "versions", "commit")},
+        **{key: environment.get(key) for key in ("device", "python", "versions", "commit")},
+        "dtype": config.dtype,
         "seed": config.seed,
         "settings": config.model_dump(),
     }
