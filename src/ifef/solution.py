@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ifef import export, metrics, plots, storage
+from ifef import diagnosis, export, metrics, plots, storage
 from ifef.calculus import float64
 from ifef.checks import columns, file_path
 from ifef.domain import Box, real_array, shown, stack_coordinates
@@ -96,6 +96,11 @@ class Solution:
     def error_estimate(self) -> Any:
         """Relative L2 error as estimated without an exact solution; a dict by name for several unknowns."""
         return self._single(self.estimates)
+
+    @property
+    def diagnosis(self) -> list[str]:
+        """Short sentences on what the answer rests on, where it is worst and what limits it, from its evidence."""
+        return diagnosis.sentences(self.stats, self.held_out, self.domain, max(self.estimates.values()))
 
     def _single(self, by_name: dict[str, Any]) -> Any:
         return by_name if len(self.unknowns) > 1 else by_name[self.names[0]]
@@ -194,23 +199,15 @@ class Solution:
     def __repr__(self) -> str:
         lines = [f"{self.problem_name or 'solution'}: {STATUSES[self.status]}"]
         if self.problem is not None and self.problem.exact is not None:
-            lines.append("  error            " + _listed(self.error()))
-        lines.append("  error estimate   " + _listed(self.error_estimate))
+            lines.append("  error            " + diagnosis.listed(self.error()))
+        lines.append("  error estimate   " + diagnosis.listed(self.error_estimate))
         for key, value in self.residuals.items():
             lines.append(f"  residual         {value:.2e}  {key}")
         stats = self.stats
         rank = f"{stats['rank']} of {stats['num_features']} columns, {stats['num_rows']} rows"
         lines.append(f"  rank             {rank}; condition {stats['condition']:.1e}; |theta| {stats['norm']:.1e}")
         lines.append(f"  time             {stats['seconds']:.1f} s")
-        if self.advice:
-            lines.append(f"  {self.advice}")
-        return "\n".join(lines)
-
-
-def _listed(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {one:.2e}" for name, one in value.items())
-    return f"{value:.2e}"
+        return "\n".join(lines + [f"  {one}" for one in diagnosis.unsaid(self.advice, self.diagnosis)])
 
 
 def _with_suffix(path: Path) -> Path:
@@ -289,6 +286,7 @@ def load(path: str | Path, problem: Problem | None = None, *, backbone: Any = No
         for key, (points, values) in held_out.items():
             if points.ndim != 2 or values.shape != points.shape[:1]:
                 raise TypeError(f"one residual a point of {key!r}")
+        diagnosis.check(report, held_out, features.domain)
     except (KeyError, TypeError, AttributeError) as error:
         raise storage.StorageError(f"{path} is not a whole solution (it lacks {error}); solve again.") from error
     if problem is not None and (problem.domain != features.domain or problem.unknowns != unknowns):

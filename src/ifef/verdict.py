@@ -12,7 +12,7 @@ import numpy as np
 from ifef.assembly import Data, num_columns, num_rows
 from ifef.backbones import Spots
 from ifef.calculus import float64
-from ifef.diagnosis import DEFAULT_TOLERANCE, LIMITED, advice, limit
+from ifef.diagnosis import DEFAULT_TOLERANCE, LIMITED, advice, limit, points_per_wavelength
 from ifef.features import FourierFeatures, unknown_sizes
 from ifef.judged import MOST, Judged, by_point, exact_rows, noise
 from ifef.lower import AbstractLower, LeastSquares, LowerResult, Ridge
@@ -64,7 +64,17 @@ class Answer:
     @property
     def cut(self) -> float:
         """The cut that was used, where there is one."""
-        return self.lower.used_cut(self.summary) if isinstance(self.lower, LeastSquares) else math.nan
+        inner = getattr(self.lower, "inner", self.lower)
+        return inner.used_cut(self.summary) if isinstance(inner, LeastSquares) else math.nan
+
+    @property
+    def amplification(self) -> float | None:
+        """Size of the rows' terms against that of their sum, the right-hand side; None where nothing says."""
+        norms = np.asarray(self.result.norms, dtype=np.float64)
+        given = float(np.linalg.norm(np.asarray(self.summary)[:, -1]))
+        if math.isnan(self.cut) or not given > 0:
+            return None
+        return float(np.linalg.norm(np.where(np.isfinite(norms), norms, 0.0) * self.theta)) / given
 
 
 def coarse_columns(features: FourierFeatures, problem: Problem, part: float = _COARSE) -> np.ndarray:
@@ -153,7 +163,7 @@ def judge(
     status = _status(stats, worst, tolerance)
     report = {
         "status": status,
-        "advice": advice(status, stats, held_out, limit(stats, worst, tolerance)),
+        "advice": advice(status, stats, held_out, problem.domain, limit(stats, worst, tolerance)),
         "stats": stats,
         "estimates": estimates,
         "problem": problem.name,
@@ -173,6 +183,9 @@ def _facts(problem: Problem, answer: Answer, data: Data, weights: Mapping[str, f
         "num_features": num_columns(answer.features, data),
         "num_frequencies": answer.features.num_frequencies,
         "num_rows": num_rows(data),
+        "points": {key: len(rows) for key, rows in data.points.items()},
+        "points_per_wavelength": points_per_wavelength(answer.features, problem, data),
+        "amplification": answer.amplification,
         "linear": problem.linear,
         "dtype": data.dtype.name,
         "weights": {key: float(value) for key, value in weights.items()},
@@ -257,7 +270,8 @@ def restate(solution: Solution, tolerance: float | None, *, undetermined: bool) 
     """State anew what a solution is, where more is known of its conditions than its own columns show."""
     stats, estimate = solution.stats, max(solution.estimates.values())
     solution.status = _status(stats, estimate, tolerance, undetermined)
-    solution.advice = advice(solution.status, stats, solution.held_out, limit(stats, estimate, tolerance))
+    limited = limit(stats, estimate, tolerance)
+    solution.advice = advice(solution.status, stats, solution.held_out, solution.domain, limited)
 
 
 def _status(

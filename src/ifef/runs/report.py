@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ifef import plots
+from ifef.diagnosis import unsaid
 from ifef.display import duration, number
 from ifef.runs.folder import FIGURES, PROBLEM, SOLUTION, RunConfig
 from ifef.runs.source import one_line
@@ -35,6 +36,7 @@ def result_of(config: RunConfig, environment: dict[str, Any], solution: Solution
         "error_estimate": solution.error_estimate,
         "residuals": solution.residuals,
         "advice": solution.advice,
+        "diagnosis": solution.diagnosis,
         "notes": notes,
         "stats": solution.stats,
         "seconds": solution.stats.get("seconds"),
@@ -87,7 +89,8 @@ def summary(result: dict[str, Any]) -> str:
     lines = [f"{result['problem']}: {STATUSES.get(result['status'], result['status'])}"]
     lines += [f"  {label:16} {value}" for label, value in _facts(result)]
     lines += [f"  {'residual':16} {number(value)}  {key}" for key, value in result["residuals"].items()]
-    lines += [f"  {sentence}" for sentence in (result["advice"], *result["notes"]) if sentence]
+    said = unsaid(result["advice"], result.get("diagnosis", []))
+    lines += [f"  {sentence}" for sentence in (*said, *result["notes"])]
     return "\n".join(lines)
 
 
@@ -104,6 +107,7 @@ def markdown(result: dict[str, Any]) -> str:
         f"# {result['problem']}: {STATUSES.get(result['status'], result['status'])}",
         *[sentence for sentence in (result["advice"], *result["notes"]) if sentence],
         _table(("", ""), _facts(result)),
+        "\n".join(f"- {sentence}" for sentence in result.get("diagnosis", [])),
         "## Residuals on held-out points",
         _table(("condition", "root mean square"), [(key, number(one)) for key, one in result["residuals"].items()]),
         "## Load it",
@@ -115,7 +119,7 @@ def markdown(result: dict[str, Any]) -> str:
         "## Statistics",
         _table(("statistic", "value"), [(key, str(value)) for key, value in result["stats"].items()]),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
