@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ifef.assembly import Data
+from ifef.backbones import Identity
 from ifef.checks import columns
 from ifef.domain import Box
-from ifef.features import FourierFeatures, HiddenFeatures, Identity
+from ifef.features import FourierFeatures, HiddenFeatures
 from ifef.problem import Problem
 from ifef.sampling import sample
 
@@ -33,10 +34,7 @@ HeldOut = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Points and sizes of the held-out residual by condition."""
 
 _NEAR = 0.1  # of each side: what lies no farther from a point is near it
-_MOST, _DENSER = (
-    0.5,
-    0.25,
-)  # part of a condition's residual that is most of it, and by how much that of the points is less
+_MOST, _DENSER = 0.5, 0.25  # part of a condition's residual that is most of it, and by how much its points' is less
 _CENTRES = 200  # points with the largest residuals, around which most of it may lie
 _STEEPEST = 64  # points at which a backbone's slopes are taken
 _AT_ROUNDING, _ABOVE = 4.0, 30.0

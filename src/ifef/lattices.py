@@ -152,6 +152,7 @@ _ENOUGH = 2e-12  # held-out residual at which the next level would cost more tha
 _FAST = 0.01  # part of the last level's held-out residual that is good enough to go up another level
 _SURE = 3  # shapes that are tried of many columns when few have shown nothing: those of the waves' own reach
 _BLIND = 0.5  # held-out residual beyond which a level tells shapes from each other by chance
+_VAGUE = 0.05  # the same of a body whose centre has to be found too
 _EQUAL = 2.0  # per-axis radii have to beat equal ones by this: they fit the points rather than the solution
 
 
@@ -175,8 +176,9 @@ def fill(
             return
         num = max(columns // alone, 8)
         before = math.inf if best is None else best[1].held_out
-        if best is None or before > _BLIND:  # nothing to learn from yet
-            shapes = first(num) if columns < 1200 else first(num)[:_SURE]
+        vague = _BLIND if best is None or best[0].centre is None else _VAGUE
+        if best is None or before > vague:  # nothing to learn from yet
+            shapes = first(num) if columns <= (600 if vague == _BLIND else 1200) else first(num)[:_SURE]
         else:
             shapes = _grown(num, best)
 

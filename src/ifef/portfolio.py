@@ -38,6 +38,7 @@ _REACHES = (1.5, 2.5)  # radii, in root mean squares of the frequencies of the w
 _RING = 1.05  # radius, in root mean squares of their lengths, of a ball: where waves have one length in all directions
 _OFFSET = 1.5  # distance of the waves' mean from zero, in their deviations, from which a body about it is tried
 _APART, _KINDS = 3.0, 5  # distance of means from which bodies about them are two, and kinds of bodies in all
+_BLIND, _FOLLOWED = 0.5, 2  # held-out residual that says nothing of a kind, and kinds that are followed to their end
 _OBLIQUE = 3.0  # ratio of the reaches of the located waves from which a turned frame is tried
 _PAYS, _NEARLY = 1e-11, 3.0  # held-out residual of envelopes at which no broad lattice is tried; or in roundings of it
 
@@ -105,15 +106,21 @@ def _at_spots(trials: Trials, trial: Trial | None, most: int, going_on: Callable
 def _broad(
     trials: Trials, found: list[tuple[np.ndarray, np.ndarray]], most: int, going_on: Callable[[Trial], bool]
 ) -> Iterator[Trial]:
-    """Lattices in bodies of several kinds: a first level of each, then the best one goes on."""
+    """Lattices in bodies of several kinds: a first level of each, then the best one goes on; others where it fails."""
     kinds = [fill(trials, first, most, going_on) for first in shapes_of(found)]
     begun = []
     for index, kind in enumerate(kinds):
         if (first := next(kind, None)) is not None:
             yield first
-            begun.append((first.held_out, index))
-    if begun:
-        yield from kinds[min(begun)[1]]
+            # Where none has seen the solution, the plain one, which is the first, is the least arbitrary.
+            begun.append((min(first.held_out, _BLIND), index))
+    for _, index in sorted(begun)[:_FOLLOWED]:
+        least = np.inf
+        for trial in kinds[index]:
+            yield trial
+            least = min(least, trial.held_out)
+        if least < _NARROW:
+            return
 
 
 def shapes_of(found: list[tuple[np.ndarray, np.ndarray]]) -> list[Callable[[int], list[Shape]]]:
