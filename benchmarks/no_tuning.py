@@ -38,7 +38,7 @@ FILE = "no-tuning"
 
 def commit() -> str | None:
     """What a run was made with: runs made at different times stand in one file."""
-    return environment([])["commit"] or os.environ.get("IFEF_COMMIT")
+    return os.environ.get("IFEF_COMMIT") or environment([])["commit"]
 
 
 def worst(value: Any) -> float:
