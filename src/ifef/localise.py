@@ -117,8 +117,8 @@ class Local(Solver):
         return self.trials.solve_over(self.features(angular))
 
     def energies(self, trial: Trial) -> np.ndarray:
-        """Squared amplitudes by frequency: not asked for, because these lattices are about zero."""
-        raise NotImplementedError
+        """Squared amplitudes by frequency, of all spots."""
+        return self.trials.energies(trial)
 
     def features(self, angular: np.ndarray) -> FourierFeatures:
         """Features of these frequencies at every spot, the innermost of all spots first."""

@@ -183,7 +183,7 @@ class Trials:
         return left / float(size) if size > 0 else left
 
     def energies(self, trial: Trial) -> np.ndarray:
-        """Squared amplitudes by frequency of the inputs."""
+        """Squared amplitudes by frequency."""
         return np.sum(np.square(trial.theta[self.waves(len(trial.frequencies))]), axis=(0, 1))
 
     def rounding(self, features: FourierFeatures, theta: np.ndarray, held_out: float) -> float:
