@@ -88,7 +88,7 @@ def test_a_peak_is_solved_where_it_is_and_the_answer_can_be_kept(tmp_path):
     problem = peak()
     with float64():
         trials = Trials(problem, 0)
-        where = find_spots(trials, None)
+        where = find_spots(trials)
         np.testing.assert_allclose(where[0][0], [-0.4, 0.2], atol=0.02)
         best = min((one for one in localised(trials, where, 900, lambda _: True)), key=lambda one: one.held_out)
         plain = Shape((40.0, 40.0), 450).frequencies()

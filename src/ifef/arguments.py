@@ -58,10 +58,7 @@ def checked_points(problem: Problem, points: Mapping[str, Any], argument: str) -
     """Check that there are points (n, dim) for every condition and that they lie in its region."""
     if not isinstance(points, Mapping):
         raise TypeError(f"{argument}: give arrays by condition, as problem.sample(1000) does, not {shown(points)}.")
-    for key in points:
-        if key not in problem.conditions:
-            known = ", ".join(problem.conditions)
-            raise ValueError(f"{argument}: there is no condition {key!r}; the conditions are: {known}.")
+    _check_names(problem, points, argument)
     checked = {}
     dimension = len(problem.domain.names)
     for key, condition in problem.conditions.items():
@@ -91,6 +88,13 @@ def checked_points(problem: Problem, points: Mapping[str, Any], argument: str) -
     return checked
 
 
+def _check_names(problem: Problem, given: Mapping[str, Any], argument: str) -> None:
+    for key in given:
+        if key not in problem.conditions:
+            known = ", ".join(problem.conditions)
+            raise ValueError(f"{argument}: there is no condition {key!r}; the conditions are: {known}.")
+
+
 def _on_face(face: Face, rows: np.ndarray) -> np.ndarray:
     domain, fixed = face.domain, dict(face.fixed)
     inside = np.ones(len(rows), dtype=bool)
@@ -107,10 +111,7 @@ def checked_weights(problem: Problem, weights: Any, scales: Mapping[str, float])
         return {key: 1.0 / scale**2 for key, scale in scales.items()}
     if not isinstance(weights, Mapping):
         raise TypeError(f"weights: give one number for each condition, by name, not {shown(weights)}.")
-    for key in weights:
-        if key not in problem.conditions:
-            known = ", ".join(problem.conditions)
-            raise ValueError(f"weights: there is no condition {key!r}; the conditions are: {known}.")
+    _check_names(problem, weights, "weights")
     checked = {}
     for key in problem.conditions:
         if key not in weights:

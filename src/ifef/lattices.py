@@ -47,8 +47,8 @@ class Shape:
     """A body of `num` frequencies with radii along the columns of `frame`, |k / radii|_power <= 1 about a centre.
 
     The power is 2 for an ellipsoid, 1 for a diamond (spectra that decay exponentially along each axis, as those of
-    products do), infinite for a box. The lattice is that of the
-    frame.
+    products do), infinite for a box. The lattice is that of
+    the frame.
     """
 
     radii: tuple[float, ...]

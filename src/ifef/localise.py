@@ -1,4 +1,4 @@
-"""Bases that are fine where the right-hand side or the residual sits: on coordinates stretched there, or under windows.
+"""Bases that are fine where the right-hand side sits: on coordinates stretched there, or under windows.
 
 A narrow peak or layer has a broad spectrum, which a lattice of plane waves pays for everywhere. In coordinates that are
 stretched at it (asinh), or under a window as wide as it, a small lattice is enough.
@@ -34,15 +34,15 @@ _SEEN = 0.5  # held-out residual of the first level beyond which it is left at t
 _SMOOTH = 150  # frequencies of the inputs that join windows, which are zero away from their spots
 
 
-def find_spots(trials: Trials, trial: Trial | None) -> list[Spot]:
-    """Where what `trial` leaves in the equations (None: their right-hand side) sits; none where it sits everywhere."""
+def find_spots(trials: Trials) -> list[Spot]:
+    """Where the right-hand side of the equations sits; none where it sits everywhere."""
     domain = trials.problem.domain
     low, high = np.array(domain.lows), np.array(domain.highs)
 
     def energy(points: np.ndarray) -> np.ndarray:
         places, total = low + 0.5 * (points + 1.0) * (high - low), np.zeros(len(points))
         for key in trials.few.equations:
-            total += trials.weights[key] * np.abs(trials.left(key, places, trial)) ** 2
+            total += trials.weights[key] * np.abs(trials.left(key, places, None)) ** 2
         return total
 
     points = 2.0 * (sample(domain.interior, _PROBES, seed=trials.seed + 5) - low) / (high - low) - 1.0

@@ -51,7 +51,7 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
     """Trials of one basis after the other, of at most `most` columns, while `going_on`."""
     found: list[tuple[float, np.ndarray, np.ndarray]] = []
     proposed = candidates(trials, None)
-    none = np.zeros((0, trials.dimension))
+    none, least = np.zeros((0, trials.dimension)), np.inf
     driven = any(np.any(np.asarray(trials.few.targets[key])) for key in trials.few.equations)
     tempers = sorted(_TEMPERS, reverse=not driven)
     for picks, temper in itertools.product(_PICKS if trials.dimension <= _ENVELOPES else _PICKS_DRAWN, tempers):
@@ -69,10 +69,13 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
                 thick = trials.solve(near)
                 yield thick
         if not found and driven and thick.held_out > _UNLIKE:
-            local = None
-            for local in _at_spots(trials, None, most, going_on):
+            where = find_spots(trials) if trials.dimension <= _ENVELOPES else []
+            for local in localised(trials, where, most, going_on) if where else ():
                 yield local
-            if local is not None and (local.held_out < _PAYS or not going_on(local)):
+                if not going_on(local):
+                    return
+                least = min(least, local.held_out)
+            if least < _PAYS:
                 return
         found.append((thick.held_out, waves, energies))
         if thick.held_out < _NEAR:
@@ -90,17 +93,6 @@ def bases(trials: Trials, most: int, going_on: Callable[[Trial], bool]) -> Itera
         if least < enough:
             return
     yield from _broad(trials, [one[1:] for one in found], most, going_on)
-
-
-def _at_spots(trials: Trials, trial: Trial | None, most: int, going_on: Callable[[Trial], bool]) -> Iterator[Trial]:
-    """Trials that are fine where what `trial` leaves sits, where that is at a few spots; the best one comes last."""
-    where = find_spots(trials, trial) if trials.dimension <= _ENVELOPES else []
-    best: Trial | None = None
-    for found in localised(trials, where, most, going_on) if where else ():
-        yield found
-        best = found if best is None or found.held_out < best.held_out else best
-    if best is not None:
-        yield best
 
 
 def _broad(

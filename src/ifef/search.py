@@ -1,7 +1,7 @@
 """Waves that a linear problem's solution is made of: proposed by spectra, chosen by pursuit, polished by Gauss-Newton.
 
 Polishing moves the frequencies and the amplitudes together, so that a solution that is a sum of a few waves is found to
-rounding. Of any other solution it finds the waves that carry most of it, to thicken (`lattices`).
+rounding. Of any other solution it finds the waves that carry most of it, to thicken (`frequencies`).
 """
 
 from __future__ import annotations
